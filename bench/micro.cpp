@@ -1,0 +1,149 @@
+// What the parts of a request cost by themselves: build/bench/copper_micro [--benchmark_filter=REGEX]
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cache/cache.hpp"
+#include "cache/codec.hpp"
+#include "collectives/topology.hpp"
+#include "collectives/wire.hpp"
+
+namespace copper {
+namespace {
+
+ObjectPtr listing_of(std::size_t entries) {
+    std::vector<Listing::NewEntry> names;
+    for (std::size_t i = 0; i < entries; ++i) {
+        names.push_back({"module" + std::to_string(i) + ".py", {}, {.inode = i}});
+    }
+    return make_object(Listing(std::move(names), Listing::Detail::attributes));
+}
+
+std::vector<ObjectKey> keys_of(int thread) {
+    std::vector<ObjectKey> keys;
+    const std::string directory =
+        "/lus/sw/lib/python3.11/site-packages/package" + std::to_string(thread) + '/';
+    for (int i = 0; i < 4096; ++i) {
+        keys.push_back({.kind = ObjectKind::listing, .path = directory + std::to_string(i)});
+    }
+    return keys;
+}
+
+Cache cache({.budget_bytes = std::uint64_t{1} << 30}, [](const ObjectKey&) {});
+
+void cache_insert(benchmark::State& state) {  // each thread its own keys
+    const auto keys = keys_of(state.thread_index());
+    const ObjectPtr object = listing_of(1);
+    std::size_t i = 0;
+    for (auto _ : state) {
+        cache.deliver(keys[i++ % keys.size()], object);
+    }
+}
+BENCHMARK(cache_insert)->ThreadRange(1, 8)->UseRealTime();
+
+void cache_lookup(benchmark::State& state) {  // all threads the same keys
+    const auto keys = keys_of(0);
+    for (const ObjectKey& key : keys) {
+        cache.deliver(key, listing_of(1));
+    }
+    auto i = static_cast<std::size_t>(state.thread_index()) * 511;
+    for (auto _ : state) {
+        cache.get(keys[i++ % keys.size()], [](const ObjectPtr& o) { benchmark::DoNotOptimize(o); });
+    }
+}
+BENCHMARK(cache_lookup)->ThreadRange(1, 8)->UseRealTime();
+
+using Bytes = std::vector<std::byte>;
+
+Bytes random_bytes(std::size_t size) {
+    std::mt19937_64 random(1);
+    Bytes bytes(size);
+    std::generate(bytes.begin(), bytes.end(), [&] { return std::byte(random()); });
+    return bytes;
+}
+
+// This program, again and again: what is in a shared library.
+Bytes machine_code(std::size_t size) {
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    const std::string code(std::istreambuf_iterator<char>(file), {});
+    Bytes bytes(size);
+    std::generate(bytes.begin(), bytes.end(), [&, i = std::size_t{0}]() mutable {
+        return static_cast<std::byte>(code[i++ % code.size()]);
+    });
+    return bytes;
+}
+
+void codec_code(benchmark::State& state, Bytes (*make)(std::size_t)) {
+    const Bytes plain = make(extent_bytes);
+    std::optional<Blob> coded;
+    for (auto _ : state) {
+        coded = lz4_coded(plain);
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(plain.size()));
+    state.counters["coded_bytes"] = static_cast<double>(coded ? coded->size : plain.size());
+}
+BENCHMARK_CAPTURE(codec_code, machine_code, machine_code);
+BENCHMARK_CAPTURE(codec_code, random, random_bytes);
+
+void codec_decode(benchmark::State& state) {
+    const Extent extent{{}, lz4_coded(machine_code(extent_bytes)).value(), Coding::lz4, extent_bytes};
+    const auto memory = ExtentMemory::make();
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(read_plain(extent, 0, static_cast<std::size_t>(state.range()), *memory));
+    }
+    state.SetBytesProcessed(state.iterations() * state.range());
+}
+BENCHMARK(codec_decode)->Arg(128 << 10)->Arg(extent_bytes);
+
+void checksum(benchmark::State& state) {
+    const Bytes bytes = random_bytes(extent_bytes);
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(checksum_of(bytes));
+    }
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes.size()));
+}
+BENCHMARK(checksum);
+
+Message publication_of(std::int64_t bytes) {  // an extent; 0: a small listing
+    Blob blob = copy_to_blob(random_bytes(static_cast<std::size_t>(bytes)));
+    blob.checksum = checksum_of(blob.span());  // as who read the file leaves it
+    const ObjectPtr object = bytes == 0 ? listing_of(50) : make_object(Extent{{}, std::move(blob)});
+    return Publication{.key = {bytes == 0 ? ObjectKind::listing : ObjectKind::extent, "/lus/sw/lib/x"},
+                       .root = {},
+                       .lane = Lane::bulk,
+                       .object = object};
+}
+
+void wire_encode(benchmark::State& state) {
+    const Message message = publication_of(state.range());
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(encode(message));
+    }
+}
+BENCHMARK(wire_encode)->Arg(0)->Arg(64 << 10)->Arg(extent_bytes);
+
+void wire_decode(benchmark::State& state) {  // and verify
+    const Frame frame = encode(publication_of(state.range()));
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(decode(frame));
+    }
+}
+BENCHMARK(wire_decode)->Arg(0)->Arg(64 << 10)->Arg(extent_bytes);
+
+void topology(benchmark::State& state) {  // a node's parent and children among 8,192
+    for (std::size_t self = 0; auto _ : state) {
+        self = (self + 1) % 8192;
+        benchmark::DoNotOptimize(tree_parent({.size = 8192, .arity = 4, .root = 4711}, self));
+        benchmark::DoNotOptimize(tree_children({.size = 8192, .arity = 4, .root = 4711}, self));
+    }
+}
+BENCHMARK(topology);
+
+}  // namespace
+}  // namespace copper
+
+BENCHMARK_MAIN();

@@ -1,0 +1,356 @@
+#!/usr/bin/python3
+"""Measures how fast the mirror hands out bytes, on this machine, and prints it beside the goals.
+
+    bench/must_hold_data.py [ROW ...]      all rows, or those named; --list names them
+
+Times are medians of interleaved pairs of reads of one large file.
+"""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import must_hold
+from copper import Copper, build_directory, wait_until
+from import_storm import package_tree, storm
+from must_hold import Row, bare, difference, other_than_reader, resident_bytes
+
+FILE_BYTES = 256 << 20
+PAIRS = 21
+GOAL = 0.95  # of the throughput of the filesystem that does nothing else
+
+
+@contextlib.contextmanager
+def large_files(count):
+    """Files of FILE_BYTES that are not zero, alone in a tree."""
+    with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
+        paths = [f"{directory}/file{number}" for number in range(count)]
+        for path in paths:
+            with open(path, "wb") as file:
+                piece = os.urandom(1 << 20)
+                for _ in range(FILE_BYTES // len(piece)):
+                    file.write(piece)
+        time.sleep(0.1)  # until its timestamps have settled
+        yield paths
+
+
+@contextlib.contextmanager
+def large_file():
+    with large_files(1) as paths:
+        yield paths[0]
+
+
+def read_whole(path):
+    """The seconds that it takes to open and read the file."""
+    buffer = bytearray(1 << 20)
+    started = time.perf_counter()
+    with open(path, "rb", buffering=0) as file:
+        done = 0
+        while got := file.readinto(buffer):
+            done += got
+    seconds = time.perf_counter() - started
+    assert done == FILE_BYTES, done
+    return seconds
+
+
+def drop_pages(path):
+    """Makes the kernel forget the file's bytes."""
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_ahead(directory):
+    """Names the file that holds the read-ahead window, in KiB, of the mount there."""
+    device = os.stat(directory).st_dev
+    return f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+
+
+def window_of(directory):
+    with open(read_ahead(directory), encoding="utf-8") as file:
+        return int(file.read())
+
+
+def set_window(directory, window):
+    """Does nothing for who has no right to it."""
+    with contextlib.suppress(PermissionError), open(read_ahead(directory), "w", encoding="utf-8") as file:
+        file.write(str(window))
+
+
+@contextlib.contextmanager
+def both_mounts():
+    """A job of one node whose daemon holds the file, and the file's path in its mirror and in the bare filesystem."""
+    with large_file() as path, Copper(trees=[os.path.dirname(path)]) as job, bare("bare_file", FILE_BYTES) as least:
+        set_window(least, window_of(job.root(0)))
+        read_whole(job.mirrored(0, path))
+        yield job, job.mirrored(0, path), f"{least}/file"
+
+
+def throughput(what, ours, theirs, is_second, goal=GOAL):
+    """Of two files, read by turns. What memory the kernel has for their bytes matters, so it takes new one each turn."""
+    times = {ours: [], theirs: []}
+    readings = 5 if is_second else 1
+    for turn in range(PAIRS):
+        drop_pages(ours)
+        drop_pages(theirs)
+        order = (ours, theirs) if turn % 2 else (theirs, ours)
+        if is_second:
+            for path in order:
+                read_whole(path)
+        for path in order:
+            times[path] += [read_whole(path) for _ in range(readings)]
+    ours, theirs = (FILE_BYTES / statistics.median(times[path]) / 1e9 for path in (ours, theirs))
+    return Row(f"{what} (median of {PAIRS * readings}, interleaved)", f"at least {goal} x",
+               f"{ours / theirs:.2f} x ({ours:.1f} GB/s, {theirs:.1f} GB/s)", ours / theirs >= goal)
+
+
+def reads_of(job, path):
+    """The READ requests of one reading of the file."""
+    before = job.totals()
+    read_whole(path)
+    return difference(job.totals(), before, "fuse")["read"]
+
+
+def second():
+    """What the kernel has, it hands out as from any FUSE filesystem."""
+    with both_mounts() as (job, ours, theirs):
+        yield throughput("second read of 256 MiB against that from a FUSE filesystem that does nothing else", ours, theirs,
+                         is_second=True)
+        reads = reads_of(job, ours)
+    yield Row("READ requests of a second read", "0", reads, reads == 0)
+
+
+def first():
+    """What the daemon has and the kernel has not."""
+    with both_mounts() as (job, ours, theirs):
+        yield throughput("first read of 256 MiB that the daemon holds against that from a FUSE filesystem that does "
+                         "nothing else", ours, theirs, is_second=False)
+        drop_pages(ours)
+        reads, window = reads_of(job, ours), window_of(job.root(0))
+    yield Row("READ requests of such a first read, and their size", "",
+              f"{reads:,} ({FILE_BYTES / reads / 1024:,.0f} KiB; read-ahead {window:,} KiB)", True)
+
+
+def passthrough():
+    """Where the kernel reads a large file by itself, from the daemon's memory, it costs what a local file's costs."""
+    what = "second read of 256 MiB with --passthrough auto against the original in the page cache"
+    with large_file() as path, Copper(trees=[os.path.dirname(path)], options=["--passthrough", "auto"]) as job:
+        mirrored = job.mirrored(0, path)
+        read_whole(mirrored)
+        if "passthrough" not in job.status():
+            yield Row(what, "", "not available here (Linux 6.9, libfuse 3.17, root)", True)
+            return
+
+        def is_passed_through():
+            drop_pages(mirrored)
+            return reads_of(job, mirrored) == 0
+        wait_until(is_passed_through, 20, "the collection of the file")
+        yield throughput(what, mirrored, path, is_second=True, goal=0.9)
+    load = must_hold.workload("scipy.stats")
+    for when in ("off", "auto"):
+        with Copper(nodes=1, trees=load.trees, options=["--passthrough", when]) as job:
+            storm(load, [job.root(0)])
+            before = job.totals()
+            seconds = [storm(load, [job.root(0)]) for _ in range(5)]
+            requests = difference(job.totals(), before, "fuse")["requests"] / len(seconds)
+        yield Row(f"second import of scipy.stats with --passthrough {when} (median of 5)", "",
+                  f"{statistics.median(seconds):.3f} s, {requests:,.0f} requests", True)
+
+
+def window():
+    """What a larger read-ahead window is worth."""
+    if os.geteuid() != 0:
+        yield Row("read-ahead windows", "", "only root may set them", True)
+        return
+    windows = (128, 1024, 4096)
+
+    def row(what, times):
+        speeds = {window: FILE_BYTES / statistics.median(seconds) / 1e9 for window, seconds in times.items()}
+        return Row(what, "", "; ".join(f"{window:,} KiB {speed:.2f} GB/s" for window, speed in speeds.items()), True)
+
+    held, cold = ({window: [] for window in windows} for _ in range(2))
+    with both_mounts() as (job, ours, _):
+        chosen = window_of(job.root(0))
+        for _ in range(PAIRS):
+            for window, seconds in held.items():
+                set_window(job.root(0), window)
+                drop_pages(ours)
+                seconds.append(read_whole(ours))
+    yield row(f"first read of 256 MiB that the daemon holds, by read-ahead window (chosen: {chosen:,} KiB)", held)
+    with large_file() as path:
+        for _ in range(5):
+            for window, seconds in cold.items():
+                with Copper(nodes=2, trees=[os.path.dirname(path)], options=["--readers", "1"]) as job:
+                    node = other_than_reader(job)
+                    set_window(job.root(node), window)
+                    seconds.append(read_whole(job.mirrored(node, path)))
+    yield row("the same of what another node still has to read and send", cold)
+
+
+def mpi_bcast_seconds(ranks):
+    """Of MPI_Bcast of FILE_BYTES, in memory, between as many ranks on this machine."""
+    done = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), build_directory() / "bench" / "copper_bcast",
+         "--mpi-only", "--runs", "3", str(FILE_BYTES)], capture_output=True, text=True, check=True, timeout=120)
+    return float(done.stdout)
+
+
+def cold():
+    """What nobody has read yet, where it arrives last; into memory that has been used before, like MPI_Bcast's."""
+    pairs = 7
+    ours, theirs = [], []
+    with large_files(pairs + 2) as paths, \
+            Copper(nodes=4, trees=[os.path.dirname(paths[0])],
+                   options=["--readers", "1", "--arity", "2", "--cache-bytes", FILE_BYTES]) as job:
+        node = other_than_reader(job)
+        os.listdir(job.mirrored(node, os.path.dirname(paths[0])))
+        for path in paths:
+            ours.append(read_whole(job.mirrored(node, path)))
+            drop_pages(job.mirrored(node, path))
+            theirs.append(mpi_bcast_seconds(4))
+    new, ours, theirs = ours[0], ours[2:], theirs[2:]
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    yield Row(f"cold read of 256 MiB on a node other than the reader, of 4, against MPI_Bcast (median of {pairs}, interleaved)",
+              "at most 1.5 x", f"{ratio:.2f} x ({statistics.median(ours):.3f} s, {statistics.median(theirs):.3f} s)",
+              ratio <= 1.5)
+    yield Row("the first one, into memory that is new to the daemons", "", f"{new:.3f} s", True)
+
+
+def once():
+    """However many nodes read a large file at once, the filesystem serves its bytes once."""
+    with large_file() as path, Copper(nodes=4, trees=[os.path.dirname(path)]) as job:
+        readings = [subprocess.Popen(["dd", f"if={job.mirrored(node, path)}", "of=/dev/null", "bs=1M", "status=none"])
+                    for node in range(4)]
+        codes = [reading.wait(timeout=120) for reading in readings]
+        backing = job.totals()["backing"]
+    mebibytes = backing["bytes"] / (1 << 20)
+    yield Row("backing bytes of a cold dd of 256 MiB on each of 4 nodes at once", "256 MiB", f"{mebibytes:g} MiB",
+              backing["bytes"] == FILE_BYTES and not any(codes))
+
+
+def resident(job):
+    """The resident memory of the daemon that has most, in bytes."""
+    return max(map(resident_bytes, job.daemons()))
+
+
+def memory():
+    """What is cached is all that a daemon holds."""
+    in_flight = 64 << 20
+    with large_files(3) as paths, Copper(nodes=2, trees=[os.path.dirname(paths[0])]) as job:
+        empty = resident(job)
+        for path in paths:
+            read_whole(job.mirrored(0, path))
+        cached = max(node["cache"]["bytes"] for node in job.stats()["per_node"])
+        held = resident(job) - empty
+    most = 1.1 * cached + in_flight
+    yield Row("resident memory after caching 768 MiB, beside that of an idle daemon", "at most 1.1 x + 64 MiB",
+              f"{held / cached:.2f} x", held <= most)
+    budget = 128 << 20
+    with large_files(3) as paths, Copper(nodes=4, trees=[os.path.dirname(paths[0])],
+                                         options=["--cache-bytes", budget]) as job:
+        readings = [subprocess.Popen(["cat", *(job.mirrored(node, path) for path in paths)], stdout=subprocess.DEVNULL)
+                    for node in range(4)]
+        peak = 0
+        while any(reading.poll() is None for reading in readings):
+            peak = max(peak, resident(job))
+            time.sleep(0.02)
+        codes = [reading.wait() for reading in readings]
+    yield Row("largest resident memory of 4 daemons with a budget of 128 MiB while 768 MiB are read on each",
+              "at most the budget + 64 MiB in flight", f"{peak / (1 << 20):.0f} MiB",
+              peak - empty <= 1.1 * budget + in_flight and not any(codes))
+
+
+def twice():
+    """A working set of twice the budget: what one node has no room for, the others keep for it."""
+    files, passes = 4, 3
+    with large_files(files) as paths, Copper(nodes=4, trees=[os.path.dirname(paths[0])],
+                                             options=["--cache-bytes", files * FILE_BYTES // 2]) as job:
+        same = True
+        for _ in range(passes):
+            comparisons = [subprocess.Popen(["cmp", path, job.mirrored(node, path)]) for path in paths for node in range(4)]
+            same = not any([comparison.wait(timeout=300) for comparison in comparisons]) and same
+            for path in paths:
+                for node in range(4):
+                    drop_pages(job.mirrored(node, path))
+        totals = job.totals()
+    times = totals["backing"]["bytes"] / (files * FILE_BYTES)
+    yield Row(f"backing bytes of {files * 256} MiB read {passes} times on 4 nodes with a budget of half of it (no pages kept)",
+              f"below {passes} x", f"{times:.2f} x ({totals['cache']['evictions']:,} evictions, "
+              f"{totals['fallbacks']['direct_reads']} direct reads)", same and times < passes)
+
+
+def shards():
+    """Nodes that read different files do not send them to each other."""
+    noticed = 16 << 20
+    with large_files(4) as paths, Copper(nodes=4, trees=[os.path.dirname(paths[0])]) as job:
+        def read_shards(begin, end):
+            step = 1 << 20
+            files = [open(job.mirrored(node, path), "rb", buffering=0) for node, path in enumerate(paths)]
+            for offset in range(begin, end, step):
+                for file in files:
+                    file.seek(offset)
+                    assert len(file.read(step)) == step
+            for file in files:
+                file.close()
+        read_shards(0, noticed)
+        before = job.totals()["fabric"]["bytes_sent"]
+        read_shards(noticed, FILE_BYTES)
+        totals = job.totals()
+    sent = totals["fabric"]["bytes_sent"] - before
+    read = 4 * (FILE_BYTES - noticed)
+    yield Row("fabric bytes of 4 nodes that each read another 256 MiB, once 16 MiB of each were read, against all of them on "
+              "all nodes", "below 0.1 x", f"{sent / (4 * read):.4f} x ({sent / (1 << 20):.1f} MiB; before: "
+              f"{before / (1 << 20):.0f} MiB; {totals['fallbacks']['direct_reads']} direct reads)", sent < 0.1 * read)
+
+
+@contextlib.contextmanager
+def file_of_libraries():
+    """As many bytes of the shared libraries of a package tree."""
+    with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
+        path = f"{directory}/libraries"
+        libraries = sorted(pathlib.Path(package_tree("scipy")).rglob("*.so"))
+        with open(path, "wb") as file:
+            for library in itertools.cycle(libraries):
+                file.write(library.read_bytes())
+                if file.tell() >= FILE_BYTES:
+                    break
+            file.truncate(FILE_BYTES)
+        time.sleep(0.1)  # until its timestamps have settled
+        yield path
+
+
+def compress():
+    """What coding keeps off the network, and what it costs, for shared libraries."""
+    runs = 5
+    choices = ("off", "auto", "lz4")
+    cold_seconds, held_seconds = ({choice: [] for choice in choices} for _ in range(2))
+    fabric = {}
+    with file_of_libraries() as path:
+        for choice in choices * runs:
+            with Copper(nodes=2, trees=[os.path.dirname(path)],
+                        options=["--readers", "1", "--compress", choice]) as job:
+                mirrored = job.mirrored(other_than_reader(job), path)
+                cold_seconds[choice].append(read_whole(mirrored))
+                drop_pages(mirrored)
+                held_seconds[choice].append(read_whole(mirrored))
+                fabric[choice] = job.totals()["fabric"]
+    for choice in choices:
+        cold_speed, held_speed = (FILE_BYTES / statistics.median(seconds[choice]) / 1e9
+                                  for seconds in (cold_seconds, held_seconds))
+        sent, saved = (fabric[choice][key] / (1 << 20) for key in ("bytes_sent", "bytes_saved_by_compression"))
+        yield Row(f"--compress {choice}, 256 MiB of shared libraries on the other of 2 nodes of this machine "
+                  f"(median of {runs}, interleaved)", "",
+                  f"{sent:.0f} MiB sent, {saved:.0f} saved; cold {cold_speed:.2f} GB/s, held {held_speed:.2f} GB/s", True)
+
+
+ROWS = {row.__name__: row for row in (cold, once, memory, twice, shards, second, first, window, passthrough,
+                                      compress)}
+
+
+if __name__ == "__main__":
+    sys.exit(must_hold.run(ROWS, __doc__.splitlines()[0]))

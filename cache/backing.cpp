@@ -1,0 +1,238 @@
+#include "cache/backing.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "cache/backing_calls.hpp"
+#include "cache/open_files.hpp"
+#include "cache/path.hpp"
+#include "cache/stater.hpp"
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX), so one call always does, and ours for all of one
+// file's.
+constexpr std::size_t xattr_call_bytes_max = 65536;
+constexpr std::size_t xattrs_bytes_max = std::size_t{1} << 20;
+
+// Filesystems stamp changes with a clock that ticks only every few milliseconds, and do so before they copy
+// the bytes. So what was changed as recently as this may be changing right now without its attributes
+// telling.
+constexpr milliseconds settling_time{20};
+// Stamped further in the future than this, it tells of a wrong clock, not of a recent change.
+constexpr milliseconds clock_skew_max{10000};
+
+milliseconds time_to_settle(const Attributes& attributes) {
+    const auto changed = std::chrono::seconds(attributes.changed.seconds) +
+                         std::chrono::nanoseconds(attributes.changed.nanoseconds);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const auto left = std::chrono::ceil<milliseconds>(changed + settling_time - now);
+    return left > settling_time + clock_skew_max ? milliseconds(0)
+                                                 : std::clamp(left, milliseconds(0), settling_time);
+}
+
+Timestamp timestamp_of(const struct statx_timestamp& time) {
+    return {.seconds = time.tv_sec, .nanoseconds = time.tv_nsec};
+}
+
+Attributes attributes_of(const struct statx& status) {
+    return {.inode = status.stx_ino,
+            .size = status.stx_size,
+            .blocks = status.stx_blocks,
+            .device = ::makedev(status.stx_rdev_major, status.stx_rdev_minor),
+            .mode = status.stx_mode,
+            .links = status.stx_nlink,
+            .user = status.stx_uid,
+            .group = status.stx_gid,
+            .block_bytes = status.stx_blksize,
+            .accessed = timestamp_of(status.stx_atime),
+            .modified = timestamp_of(status.stx_mtime),
+            .changed = timestamp_of(status.stx_ctime)};
+}
+
+SystemResult<std::string> readlink_at(int directory, const std::string& name, BackingCounters& counters) {
+    std::array<char, path_bytes_max> buffer;
+    ++counters.readlinks;
+    const auto bytes =
+        retry_eintr([&] { return ::readlinkat(directory, name.c_str(), buffer.data(), buffer.size()); });
+    if (bytes < 0) {
+        return tl::unexpected(errno);
+    }
+    return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+}
+
+ObjectPtr make_absent_or_error(int error) {
+    if (error == ENOENT || error == ENOTDIR) {
+        return make_object(Listing({}, Listing::Detail::attributes));
+    }
+    return make_error(error);
+}
+
+bool is_unsupported(int error) {
+    return error == ENOTSUP || error == ENOSYS;
+}
+
+// All extended attributes of `path`, whose last component is not followed.
+SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counters) {
+    std::string names(xattr_call_bytes_max, '\0');
+    ++counters.xattrs;
+    const auto names_bytes =
+        retry_eintr([&] { return ::llistxattr(path.c_str(), names.data(), names.size()); });
+    if (names_bytes < 0) {
+        return is_unsupported(errno) ? SystemResult<Xattrs>() : tl::unexpected(errno);
+    }
+    names.resize(static_cast<std::size_t>(names_bytes));
+    Xattrs xattrs;
+    std::string buffer(names_bytes > 0 ? xattr_call_bytes_max : 0, '\0');
+    std::size_t total_bytes = 0;
+    for (std::size_t at = 0; at < names.size(); at += std::strlen(&names[at]) + 1) {
+        const char* name = &names[at];
+        ++counters.xattrs;
+        const auto bytes =
+            retry_eintr([&] { return ::lgetxattr(path.c_str(), name, buffer.data(), buffer.size()); });
+        if (bytes < 0) {
+            continue;  // removed meanwhile, or not ours to read: for this user there is no such attribute
+        }
+        xattrs.emplace_back(name, buffer.substr(0, static_cast<std::size_t>(bytes)));
+        total_bytes += xattrs.back().first.size() + xattrs.back().second.size();
+        if (total_bytes > xattrs_bytes_max) {
+            return tl::unexpected(E2BIG);
+        }
+    }
+    return xattrs;
+}
+
+}  // namespace
+
+SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+    const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0);
+    struct statx status {};
+    ++counters.stats;
+    if (retry_eintr([&] { return ::statx(directory, name.c_str(), flags, STATX_BASIC_STATS, &status); }) !=
+        0) {
+        return tl::unexpected(errno);
+    }
+    return attributes_of(status);
+}
+
+SystemResult<Attributes> settled_stat(int file, BackingCounters& counters) {
+    auto attributes = stat_at(file, "", counters);
+    if (attributes && !is_settled(*attributes)) {
+        std::this_thread::sleep_for(time_to_settle(*attributes));
+        attributes = stat_at(file, "", counters);
+    }
+    return attributes;
+}
+
+bool is_settled(const Attributes& attributes) {
+    return time_to_settle(attributes).count() <= 0;
+}
+
+SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, BackingCounters& counters) {
+    int error = ENOENT;
+    for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
+        const auto attributes = stat_at(directory, name, counters);
+        if (!attributes) {
+            return tl::unexpected(attributes.error());
+        }
+        if (!S_ISLNK(attributes->mode)) {
+            return Listing::NewEntry{std::move(name), {}, *attributes};
+        }
+        auto target = readlink_at(directory, name, counters);
+        if (target) {
+            return Listing::NewEntry{std::move(name), std::move(*target), *attributes};
+        }
+        error = target.error();
+        if (error != EINVAL) {  // that means: not a link any more
+            break;
+        }
+    }
+    return tl::unexpected(error);
+}
+
+Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode) {
+    return {.name = std::move(name),
+            .target = {},
+            .attributes = {.inode = inode, .mode = S_IFDIR | 0555U, .links = 2}};
+}
+
+PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_ptr<ExtentMemory> memory)
+    : trees_(std::move(trees)),
+      memory_(std::move(memory)),
+      opener_(mounts_, method),
+      open_files_(std::make_unique<OpenFiles>()),
+      stater_(std::make_unique<Stater>()) {}
+
+PosixBacking::~PosixBacking() = default;
+
+BackingCounters& PosixBacking::counters_of(std::string_view path) {
+    return trees_.contains(path) ? within_trees_ : outside_trees_;
+}
+
+ObjectPtr PosixBacking::read(const ObjectKey& key, const ObjectPtr& listing) {
+    switch (key.kind) {
+        case ObjectKind::listing:
+            return read_listing(key.path);
+        case ObjectKind::batch:
+            return read_batch(key, listing != nullptr ? listing->listing() : nullptr);
+        case ObjectKind::entry:
+            return read_entry(key.path);
+        case ObjectKind::extent:
+        case ObjectKind::own_extent:
+            return read_extent(key);
+        case ObjectKind::xattrs:
+            return read_xattrs(key.path);
+    }
+    return make_error(EINVAL);
+}
+
+ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry) {
+    std::vector<SystemResult<Listing::NewEntry>> entries;
+    entries.emplace_back(std::move(entry));
+    return make_object(make_listing(std::move(entries)));
+}
+
+ObjectPtr PosixBacking::read_entry(const std::string& path) {
+    auto& counters = counters_of(path);
+    const auto parent = opener_.open_parent(path, counters);
+    if (!parent) {
+        return make_absent_or_error(parent.error());
+    }
+    const auto name = std::string(base_name(path));
+    if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
+        obstacle && !name.empty()) {
+        return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
+                                                              : make_absent_or_error(ENOENT);
+    }
+    auto entry = entry_at(parent->fd.get(), name, counters);
+    return entry ? make_entry(std::move(*entry)) : make_absent_or_error(entry.error());
+}
+
+ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
+    auto& counters = counters_of(path);
+    const auto parent = opener_.open_parent(path, counters);
+    if (!parent) {
+        return make_error(parent.error());
+    }
+    const auto name = std::string(base_name(path));
+    if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
+        obstacle && !name.empty()) {
+        return make_error(error_of(obstacle->kind));
+    }
+    // There is no llistxattrat(2) before Linux 6.13.
+    auto xattrs = all_xattrs("/proc/self/fd/" + std::to_string(parent->fd.get()) + '/' + name, counters);
+    return xattrs ? make_object(std::move(*xattrs)) : make_error(xattrs.error());
+}
+
+}  // namespace copper

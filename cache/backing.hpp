@@ -1,0 +1,73 @@
+// Reads the backing filesystem into objects.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cache/backing_counters.hpp"
+#include "cache/extent_memory.hpp"
+#include "cache/mount_table.hpp"
+#include "cache/object.hpp"
+#include "cache/path_opener.hpp"
+#include "cache/trees.hpp"
+
+namespace copper {
+
+class OpenFiles;
+class Stater;
+struct DirectoryName;
+
+// Thread-safe. Blocks as long as the filesystem does.
+class BackingStore {
+  public:
+    virtual ~BackingStore() = default;
+
+    // Never fails: an error is an Object. `listing` is the directory's Listing if the node holds it; only a
+    // batch uses it, to know which names are meant.
+    virtual ObjectPtr read(const ObjectKey& key, const ObjectPtr& listing) = 0;
+
+    // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
+    // state. REQUIRED of whoever drops a path from the caches, for a refresh.
+    virtual void forget(std::string_view path) { static_cast<void>(path); }
+};
+
+// POSIX. A file's bytes are checked to be of one Version: its identity is taken before and after the read,
+// and a file that changed meanwhile is read again; what keeps changing is served with no lifetime in the
+// cache, as a reader of the filesystem itself would have seen it. Files of several extents stay open between
+// their extents, so that each is opened once.
+class PosixBacking final : public BackingStore {
+  public:
+    // Operations within `trees` are counted apart from those outside.
+    explicit PosixBacking(Trees trees, PathOpener::Method method = PathOpener::detect(),
+                          std::shared_ptr<ExtentMemory> memory = ExtentMemory::make());
+    ~PosixBacking() override;
+
+    ObjectPtr read(const ObjectKey& key, const ObjectPtr& listing) override;
+    void forget(std::string_view path) override;
+
+    const BackingCounters& within_trees() const { return within_trees_; }
+    const BackingCounters& outside_trees() const { return outside_trees_; }
+
+  private:
+    BackingCounters& counters_of(std::string_view path);
+    ObjectPtr make_entry(Listing::NewEntry entry);
+    Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
+    Listing list_names(std::vector<DirectoryName> names, int directory, BackingCounters& counters);
+    ObjectPtr read_listing(const std::string& path);
+    ObjectPtr read_batch(const ObjectKey& key, const Listing* listing);
+    ObjectPtr read_entry(const std::string& path);
+    ObjectPtr read_extent(const ObjectKey& key);
+    ObjectPtr read_xattrs(const std::string& path);
+
+    const Trees trees_;
+    const std::shared_ptr<ExtentMemory> memory_;
+    MountTable mounts_;
+    PathOpener opener_;
+    BackingCounters within_trees_;
+    BackingCounters outside_trees_;
+    std::unique_ptr<OpenFiles> open_files_;
+    std::unique_ptr<Stater> stater_;
+};
+
+}  // namespace copper

@@ -1,0 +1,123 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "cache/backing.hpp"
+#include "cache/backing_calls.hpp"
+#include "cache/open_files.hpp"
+
+namespace copper {
+namespace {
+
+// Up to `size` bytes from `offset`, fewer only at the end of the file.
+SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, ExtentMemory& memory,
+                              BackingCounters& counters) {
+    auto data = memory.allocate(size);
+    std::size_t done = 0;
+    while (done < size) {
+        ++counters.reads;
+        const auto got = retry_eintr(
+            [&] { return ::pread(file, data.get() + done, size - done, static_cast<off_t>(offset + done)); });
+        if (got < 0) {
+            return tl::unexpected(errno);
+        }
+        if (got == 0) {
+            break;
+        }
+        done += static_cast<std::size_t>(got);
+        counters.bytes += static_cast<std::uint64_t>(got);
+    }
+    const auto checksum = checksum_of({data.get(), done});
+    return Blob{std::move(data), done, checksum};
+}
+
+struct Reading {
+    Extent extent;
+    bool is_one_version;
+};
+
+SystemResult<Reading> read_once(int file, std::uint32_t index, ExtentMemory& memory,
+                                BackingCounters& counters) {
+    const auto before = settled_stat(file, counters);
+    if (!before) {
+        return tl::unexpected(before.error());
+    }
+    if (!S_ISREG(before->mode)) {
+        return tl::unexpected(S_ISDIR(before->mode) ? EISDIR : EINVAL);
+    }
+    const auto offset = index * extent_bytes;
+    const auto size = std::min(extent_bytes, before->size - std::min(before->size, offset));
+    auto blob = read_bytes(file, offset, static_cast<std::size_t>(size), memory, counters);
+    if (!blob) {
+        return tl::unexpected(blob.error());
+    }
+    const auto after = stat_at(file, "", counters);
+    if (!after) {
+        return tl::unexpected(after.error());
+    }
+    const bool is_one_version =
+        version_of(*before) == version_of(*after) && blob->size == size && is_settled(*before);
+    return Reading{.extent = {.attributes = *after, .blob = std::move(*blob)},
+                   .is_one_version = is_one_version};
+}
+
+// How long what was read may be kept: a Version in the making not at all. Another one than the key's, in a
+// file of several extents, only until those who ask now have it, for the wanted one may be found again in
+// another opening of the file; a small file is whole, whichever Version it is.
+std::optional<std::chrono::milliseconds> lifetime_of(const Reading& reading, const ObjectKey& key) {
+    if (!reading.is_one_version) {
+        return std::chrono::milliseconds(0);
+    }
+    const Attributes& attributes = reading.extent.attributes;
+    const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(attributes));
+    return is_wanted || extents_of(attributes.size) <= 1 ? std::nullopt : std::optional(error_lifetime);
+}
+
+}  // namespace
+
+ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
+    auto& counters = counters_of(key.path);
+    const auto open = [&] {
+        ++counters.file_opens;
+        // Not to wait for the other end, should it be a FIFO.
+        return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters).map([](PathOpener::Opened opened) {
+            return std::move(opened.fd);
+        });
+    };
+    ObjectPtr object;
+    for (int attempt = 1; attempt <= read_attempts_max; ++attempt) {
+        const auto file = open_files_->get(key.path, open);
+        if (!file) {
+            return make_error(file.error());
+        }
+        auto reading = read_once((*file)->fd.get(), key.index, *memory_, counters);
+        if (!reading) {
+            open_files_->close(key.path, **file);
+            object = make_error(reading.error());
+            if (reading.error() !=
+                ESTALE) {  // which a file that was kept open can give, when a new opening does not
+                return object;
+            }
+            continue;
+        }
+        if (reading->is_one_version || attempt == read_attempts_max) {
+            open_files_->mark_read(key.path, **file, key.index, extents_of(reading->extent.attributes.size));
+        }
+        const bool again = !reading->is_one_version;
+        const auto lifetime = lifetime_of(*reading, key);
+        object = make_object(std::move(reading->extent), lifetime);
+        if (!again) {
+            return object;
+        }
+    }
+    return object;
+}
+
+void PosixBacking::forget(std::string_view path) {
+    open_files_->forget(path);
+}
+
+}  // namespace copper

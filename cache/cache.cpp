@@ -1,0 +1,159 @@
+#include "cache/cache.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/path.hpp"
+
+namespace copper {
+namespace {
+
+// The kernel keeps the bytes of files that it got, and gets an extent in several pieces: that it asks for one
+// does not tell that it will ask again.
+bool is_kept_by_kernel(const ObjectKey& key) {
+    return key.kind == ObjectKind::extent || key.kind == ObjectKind::own_extent;
+}
+
+}  // namespace
+
+Cache::Cache(Options options, Fetch fetch)
+    : options_(std::move(options)), fetch_(std::move(fetch)), eviction_(options_.budget_bytes) {}
+
+Guarded<Cache::Shard>& Cache::shard_of(const ObjectKey& key) {
+    // The hash map inside a shard uses the low bits.
+    return shards_[(hash_of(key) >> 48U) % shard_count];
+}
+
+std::uint64_t Cache::footprint(const ObjectKey& key, const Object& object) {
+    constexpr std::size_t pointer = sizeof(void*);
+    constexpr std::size_t map_node = 2 * pointer + sizeof(Shard::value_type) + pointer;  // and its bucket
+    constexpr std::size_t kept = 2 * pointer + sizeof(Kept);  // and the shared_ptr's counts
+    constexpr std::size_t queue_node = 2 * pointer + sizeof(KeptPtr);
+    constexpr std::size_t expiry_node = 5 * pointer + sizeof(KeptPtr);
+    return object.bytes() + 2 * allocated_bytes(key.path.size() + 1) + allocated_bytes(map_node) +
+           allocated_bytes(kept) + allocated_bytes(queue_node) +
+           (object.lifetime ? allocated_bytes(expiry_node) : 0);
+}
+
+bool Cache::is_current(const Slot& slot) const {
+    return slot.kept != nullptr && (!slot.kept->expires || options_.clock() < *slot.kept->expires);
+}
+
+void Cache::get(const ObjectKey& key, Waiter waiter) {
+    ObjectPtr hit;
+    KeptPtr expired;
+    bool first = false;
+    {
+        auto shard = shard_of(key).lock();
+        Slot& slot = (*shard)[key];
+        if (is_current(slot)) {
+            hit = slot.kept->object;
+            if (!is_kept_by_kernel(key)) {
+                slot.kept->use();
+            }
+        } else {
+            expired = std::move(slot.kept);
+            first = slot.waiters.empty();
+            slot.waiters.push_back(std::move(waiter));
+        }
+    }
+    if (hit != nullptr) {
+        ++hits_;
+        waiter(hit);
+        return;
+    }
+    ++misses_;
+    if (expired != nullptr) {
+        eviction_.remove({&expired, 1});
+    }
+    if (first) {
+        fetch_(key);
+    }
+}
+
+ObjectPtr Cache::find(const ObjectKey& key) {
+    auto shard = shard_of(key).lock();
+    const auto slot = shard->find(key);
+    if (slot == shard->end() || !is_current(slot->second)) {
+        return nullptr;
+    }
+    slot->second.kept->use();
+    return slot->second.kept->object;
+}
+
+void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) {
+    const TimePoint now = options_.clock();
+    const auto expires = object->lifetime ? std::optional(now + *object->lifetime) : std::nullopt;
+    const auto kept = std::make_shared<Kept>(key, object, footprint(key, *object), expires);
+    std::vector<Waiter> waiters;
+    KeptPtr replaced;
+    {
+        auto shard = shard_of(key).lock();
+        Slot& slot = (*shard)[key];
+        waiters.swap(slot.waiters);
+        replaced = std::exchange(slot.kept, kept);
+    }
+    if (replaced != nullptr) {
+        eviction_.remove({&replaced, 1});
+    }
+    for (const auto& leaving : eviction_.admit(kept, retention, now)) {
+        forget(leaving);
+    }
+    for (const auto& waiter : waiters) {
+        waiter(object);
+    }
+}
+
+// Unless another one took its place meanwhile.
+void Cache::forget(const KeptPtr& kept) {
+    auto shard = shard_of(kept->key).lock();
+    const auto slot = shard->find(kept->key);
+    if (slot != shard->end() && slot->second.kept == kept) {
+        shard->erase(slot);
+    }
+}
+
+void Cache::replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal) {
+    auto shard = shard_of(key).lock();
+    const auto slot = shard->find(key);
+    if (slot != shard->end() && slot->second.kept != nullptr && slot->second.kept->object == object) {
+        slot->second.kept->object.swap(equal);
+    }
+}
+
+void Cache::drop(std::string_view path) {
+    for (auto& guarded : shards_) {
+        std::vector<KeptPtr> dropped;
+        {
+            auto shard = guarded.lock();
+            for (auto slot = shard->begin(); slot != shard->end();) {
+                if (slot->second.kept == nullptr || !is_within(slot->first.path, path)) {
+                    ++slot;
+                    continue;
+                }
+                dropped.push_back(std::move(slot->second.kept));
+                slot = shard->erase(slot);
+            }
+        }
+        eviction_.remove(dropped);
+    }
+}
+
+std::uint32_t Cache::read_ahead_extents() const {
+    constexpr std::uint64_t budget_share = 8;
+    constexpr std::uint64_t extents_max = 16;
+    return static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(options_.budget_bytes / budget_share / extent_bytes, 1, extents_max));
+}
+
+Cache::Statistics Cache::statistics() const {
+    const auto usage = eviction_.usage();
+    return {.objects = usage.objects,
+            .bytes = usage.bytes,
+            .budget_bytes = options_.budget_bytes,
+            .hits = hits_,
+            .misses = misses_,
+            .evictions = usage.evictions};
+}
+
+}  // namespace copper

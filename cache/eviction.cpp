@@ -1,0 +1,145 @@
+#include "cache/eviction.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace copper {
+namespace {
+
+constexpr std::uint64_t small_share = 10;     // one tenth of the budget
+constexpr std::uint64_t share_of_others = 4;  // one quarter, of what is not kept for the job
+constexpr unsigned uses_to_stay = 2;
+constexpr std::size_t ghosts_max = std::size_t{1} << 17;
+
+}  // namespace
+
+Eviction::Eviction(std::uint64_t budget_bytes)
+    : budget_bytes_(budget_bytes),
+      small_bytes_max_(budget_bytes / small_share),
+      job_bytes_max_(budget_bytes - budget_bytes / share_of_others) {}
+
+Eviction::Queue& Eviction::Queues::of(const Kept& kept) {
+    switch (kept.place_) {
+        case Kept::Place::small_queue:
+            return small_queue;
+        case Kept::Place::job_queue:
+            return job_queue;
+        default:
+            return main_queue;
+    }
+}
+
+std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, Retention retention, TimePoint now) {
+    auto queues = queues_.lock();
+    if (kept->place_ == Kept::Place::gone) {
+        return {};
+    }
+    if (kept->bytes > budget_bytes_) {
+        kept->place_ = Kept::Place::gone;
+        ++queues->evictions;
+        return {kept};
+    }
+    std::vector<KeptPtr> leaving;
+    while (queues->bytes() + kept->bytes > budget_bytes_) {
+        leaving.push_back(next_to_leave(*queues, now));
+    }
+    if (retention == Retention::for_job) {
+        kept->place_ = Kept::Place::job_queue;
+    } else {
+        const bool was_here = queues->ghosts_by_hash.contains(hash_of(kept->key));
+        kept->place_ = was_here ? Kept::Place::main_queue : Kept::Place::small_queue;
+    }
+    Queue& queue = queues->of(*kept);
+    kept->position_ = queue.objects.insert(queue.objects.end(), kept);
+    queue.bytes += kept->bytes;
+    if (kept->expires) {
+        kept->expiring_ = queues->expiring.emplace(*kept->expires, kept);
+    }
+    return leaving;
+}
+
+void Eviction::remove(std::span<const KeptPtr> taken_out) {
+    auto queues = queues_.lock();
+    for (const auto& kept : taken_out) {
+        if (kept->place_ != Kept::Place::arriving && kept->place_ != Kept::Place::gone) {
+            take_out(*queues, *kept);
+        }
+        kept->place_ = Kept::Place::gone;
+    }
+}
+
+Eviction::Usage Eviction::usage() const {
+    auto queues = queues_.lock();
+    return {.objects = queues->objects(), .bytes = queues->bytes(), .evictions = queues->evictions};
+}
+
+// REQUIRES: a queue is not empty. Each step takes a use away or an object out, so it ends.
+KeptPtr Eviction::next_to_leave(Queues& queues, TimePoint now) const {
+    if (!queues.expiring.empty() && queues.expiring.begin()->first <= now) {
+        return take_out(queues, *queues.expiring.begin()->second);
+    }
+    while (true) {
+        Kept& kept = *queue_to_shrink(queues).objects.front();
+        const bool from_small = kept.place_ == Kept::Place::small_queue;
+        const auto uses = kept.uses_.load(std::memory_order_relaxed);
+        if (uses < (from_small ? uses_to_stay : 1)) {
+            if (from_small) {
+                remember(queues, kept.key);
+            }
+            ++queues.evictions;
+            return take_out(queues, kept);
+        }
+        kept.uses_.store(from_small ? 0 : uses - 1, std::memory_order_relaxed);
+        move_to_end(queues, kept, from_small ? Kept::Place::main_queue : kept.place_);
+    }
+}
+
+Eviction::Queue& Eviction::queue_to_shrink(Queues& queues) const {
+    if (queues.small_queue.bytes > small_bytes_max_) {
+        return queues.small_queue;
+    }
+    if (queues.job_queue.bytes > job_bytes_max_) {
+        return queues.job_queue;
+    }
+    for (Queue* queue : {&queues.main_queue, &queues.small_queue}) {
+        if (!queue->objects.empty()) {
+            return *queue;
+        }
+    }
+    return queues.job_queue;
+}
+
+void Eviction::move_to_end(Queues& queues, Kept& kept, Kept::Place place) {
+    Queue& from = queues.of(kept);
+    kept.place_ = place;
+    Queue& to = queues.of(kept);
+    to.objects.splice(to.objects.end(), from.objects, kept.position_);
+    from.bytes -= kept.bytes;
+    to.bytes += kept.bytes;
+}
+
+KeptPtr Eviction::take_out(Queues& queues, Kept& kept) {
+    Queue& queue = queues.of(kept);
+    KeptPtr taken = *kept.position_;
+    queue.objects.erase(kept.position_);
+    queue.bytes -= kept.bytes;
+    if (kept.expires) {
+        queues.expiring.erase(kept.expiring_);
+    }
+    kept.place_ = Kept::Place::gone;
+    return taken;
+}
+
+// As many ghosts as objects, as in the paper.
+void Eviction::remember(Queues& queues, const ObjectKey& key) {
+    const auto hash = hash_of(key);
+    if (queues.ghosts_by_hash.insert(hash).second) {
+        queues.ghosts.push_back(hash);
+    }
+    while (queues.ghosts.size() > std::min<std::uint64_t>(ghosts_max, queues.objects())) {
+        queues.ghosts_by_hash.erase(queues.ghosts.front());
+        queues.ghosts.pop_front();
+    }
+}
+
+}  // namespace copper

@@ -1,0 +1,124 @@
+// Which objects leave a cache when its budget is spent.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "cache/guarded.hpp"
+#include "cache/object.hpp"
+
+namespace copper {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+enum class Retention : std::uint8_t {
+    ordinary,
+    for_job,  // this node keeps it for all of the job's nodes: ordinary objects go first, as long as such
+              // ones take no more than three quarters of the budget
+};
+
+class Kept;
+using KeptPtr = std::shared_ptr<Kept>;
+
+// An object in a cache, with its place in the queues of an Eviction. The rest of what is public needs no
+// lock.
+class Kept {
+  public:
+    Kept(ObjectKey key, ObjectPtr object, std::uint64_t bytes, std::optional<TimePoint> expires)
+        : key(std::move(key)), object(std::move(object)), bytes(bytes), expires(expires) {}
+
+    // It may cross with the Eviction's own change of the count and be lost: it is a hint.
+    void use() {
+        if (const auto uses = uses_.load(std::memory_order_relaxed); uses < uses_max) {
+            uses_.store(uses + 1, std::memory_order_relaxed);
+        }
+    }
+
+    const ObjectKey key;
+    ObjectPtr object;           // guarded by the lock of the cache's shard
+    const std::uint64_t bytes;  // all that it takes of the budget
+    const std::optional<TimePoint> expires;
+
+  private:
+    friend class Eviction;
+    static constexpr unsigned uses_max = 3;
+
+    std::atomic<unsigned> uses_ = 0;
+
+    // Guarded by the Eviction's lock.
+    enum class Place : std::uint8_t { arriving, small_queue, main_queue, job_queue, gone };
+    Place place_ = Place::arriving;
+    std::list<KeptPtr>::iterator position_;                 // if in a queue
+    std::multimap<TimePoint, KeptPtr>::iterator expiring_;  // if in a queue and `expires`
+};
+
+// S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023), by
+// bytes. A new object waits in the small queue and leaves from there, unless it was used more than once: then
+// it moves to the main queue, where each use gives it another round. So what is gone through once pushes out
+// nothing but its like. An object that comes back soon after it left the small queue (a ghost tells) goes to
+// the main queue directly. What is kept for the job has a queue like the main one to itself. What has expired
+// leaves before all others.
+//
+// Thread-safe. It knows of objects and budget only: to take what leaves out of the cache is the caller's.
+class Eviction {
+  public:
+    struct Usage {
+        std::uint64_t objects = 0;
+        std::uint64_t bytes = 0;
+        std::uint64_t evictions = 0;  // of objects that had not expired
+    };
+
+    explicit Eviction(std::uint64_t budget_bytes);
+
+    // Counts an object that was put into the cache, once, and returns what must leave for it: itself, if the
+    // budget is too small for it.
+    [[nodiscard]] std::vector<KeptPtr> admit(const KeptPtr& kept, Retention retention, TimePoint now);
+
+    // The cache took these out by itself; harmless if they have left already, or were not admitted yet.
+    void remove(std::span<const KeptPtr> taken_out);
+
+    Usage usage() const;
+
+  private:
+    struct Queue {
+        std::list<KeptPtr> objects;  // the next one to leave is in front
+        std::uint64_t bytes = 0;
+    };
+    struct Queues {
+        Queue small_queue;
+        Queue main_queue;
+        Queue job_queue;
+        std::multimap<TimePoint, KeptPtr> expiring;
+        std::deque<std::uint64_t> ghosts;  // hashes of keys, the oldest in front
+        std::unordered_set<std::uint64_t> ghosts_by_hash;
+        std::uint64_t evictions = 0;
+
+        std::uint64_t objects() const {
+            return small_queue.objects.size() + main_queue.objects.size() + job_queue.objects.size();
+        }
+        std::uint64_t bytes() const { return small_queue.bytes + main_queue.bytes + job_queue.bytes; }
+        Queue& of(const Kept& kept);
+    };
+
+    KeptPtr next_to_leave(Queues& queues, TimePoint now) const;
+    Queue& queue_to_shrink(Queues& queues) const;
+    static void move_to_end(Queues& queues, Kept& kept, Kept::Place place);
+    static KeptPtr take_out(Queues& queues, Kept& kept);
+    static void remember(Queues& queues, const ObjectKey& key);
+
+    const std::uint64_t budget_bytes_;
+    const std::uint64_t small_bytes_max_;
+    const std::uint64_t job_bytes_max_;
+    mutable Guarded<Queues> queues_;
+};
+
+}  // namespace copper

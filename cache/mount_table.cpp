@@ -1,0 +1,200 @@
+#include "cache/mount_table.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <unordered_set>
+
+#include "cache/path.hpp"
+
+namespace copper {
+namespace {
+
+constexpr const char* mountinfo_path = "/proc/self/mountinfo";
+constexpr std::int64_t outside = -1;  // the parent of mounts whose own is not in the table
+constexpr std::array<std::string_view, 3> kernel_directories = {"/dev", "/proc", "/sys"};
+
+bool is_kernel_type(std::string_view type) {
+    static constexpr std::string_view types[] = {
+        "bpf",     "cgroup",    "cgroup2", "configfs", "debugfs", "devpts",     "devtmpfs", "efivarfs",
+        "fusectl", "hugetlbfs", "mqueue",  "proc",     "pstore",  "securityfs", "sysfs",    "tracefs"};
+    return std::find(std::begin(types), std::end(types), type) != std::end(types);
+}
+
+bool is_kernel_directory(std::string_view path) {
+    return std::find(kernel_directories.begin(), kernel_directories.end(), path) != kernel_directories.end();
+}
+
+MountMap::Walk kind_of(const Mount& mount) {
+    if (mount.type == copper_filesystem_type) {
+        return MountMap::Walk::copper_mount;
+    }
+    return is_kernel_type(mount.type) || is_kernel_directory(mount.point) ? MountMap::Walk::kernel_filesystem
+                                                                          : MountMap::Walk::allowed;
+}
+
+// The kernel writes space, tab, newline and backslash as \ooo.
+std::string decode(std::string_view text) {
+    const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
+    std::string decoded;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\' && i + 3 < text.size() && std::all_of(&text[i + 1], &text[i + 1] + 3, is_octal)) {
+            decoded +=
+                static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
+            i += 3;
+        } else {
+            decoded += text[i];
+        }
+    }
+    return decoded;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    while (!text.empty()) {
+        const auto part = text.substr(0, text.find(separator));
+        parts.push_back(part);
+        text.remove_prefix(std::min(text.size(), part.size() + 1));
+    }
+    return parts;
+}
+
+bool parse_number(std::string_view text, std::int64_t& number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size();
+}
+
+std::optional<Mount> parse_mount(std::string_view line) {
+    // id parent device root point options optional... - type source super-options
+    const auto fields = split(line, ' ');
+    const auto separator =
+        fields.size() > 6 ? std::find(fields.begin() + 6, fields.end(), "-") : fields.end();
+    if (separator == fields.end() || separator + 1 == fields.end()) {
+        return std::nullopt;
+    }
+    Mount mount{.point = decode(fields[4]), .type = decode(*(separator + 1))};
+    if (!parse_number(fields[0], mount.id) || !parse_number(fields[1], mount.parent)) {
+        return std::nullopt;
+    }
+    return mount;
+}
+
+std::string read_all(int fd) {
+    std::string text;
+    std::array<char, 16384> buffer;
+    ssize_t got = 0;
+    while ((got = retry_eintr([&] { return ::read(fd, buffer.data(), buffer.size()); })) > 0) {
+        text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return text;
+}
+
+bool changed_since_last_asked(int mountinfo) {
+    pollfd poll{.fd = mountinfo, .events = POLLPRI, .revents = 0};
+    return retry_eintr([&] { return ::poll(&poll, 1, 0); }) > 0 && (poll.revents & (POLLPRI | POLLERR)) != 0;
+}
+
+std::shared_ptr<const MountMap> read_map(int mountinfo) {
+    ::lseek(mountinfo, 0, SEEK_SET);
+    return std::make_shared<const MountMap>(parse_mounts(read_all(mountinfo)));
+}
+
+}  // namespace
+
+std::vector<Mount> parse_mounts(std::string_view mountinfo) {
+    std::vector<Mount> mounts;
+    for (const auto line : split(mountinfo, '\n')) {
+        if (auto mount = parse_mount(line)) {
+            mounts.push_back(std::move(*mount));
+        }
+    }
+    return mounts;
+}
+
+std::vector<Mount> read_mounts() {
+    const UniqueFd mountinfo(::open(mountinfo_path, O_RDONLY | O_CLOEXEC));
+    return mountinfo ? parse_mounts(read_all(mountinfo.get())) : std::vector<Mount>();
+}
+
+MountMap::MountMap(const std::vector<Mount>& mounts) {
+    std::unordered_set<std::int64_t> ids;
+    for (const auto& mount : mounts) {
+        ids.insert(mount.id);
+    }
+    for (const auto& mount : mounts) {
+        const bool is_root = mount.parent == mount.id || ids.count(mount.parent) == 0;
+        points_[mount.point].push_back(
+            {.id = mount.id, .parent = is_root ? outside : mount.parent, .kind = kind_of(mount)});
+    }
+    for (const auto directory : kernel_directories) {
+        points_.try_emplace(std::string(directory));
+    }
+    for (const auto& [point, nodes] : points_) {
+        const auto found = obstacle(point);
+        if (found && found->point == point && point != "/") {
+            obstacles_[std::string(parent_path(point))].emplace_back(base_name(point), found->kind);
+        }
+    }
+}
+
+std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) const {
+    std::int64_t mount = outside;
+    for (std::size_t end = 0; end != std::string_view::npos;) {
+        const auto prefix = end == 0 ? std::string_view("/") : path.substr(0, end);
+        end = end + 1 < path.size() ? std::min(path.find('/', end + 1), path.size()) : std::string_view::npos;
+        const auto point = points_.find(prefix);
+        if (point == points_.end()) {
+            continue;
+        }
+        auto kind = is_kernel_directory(prefix) ? Walk::kernel_filesystem : Walk::allowed;
+        // Mounts may be stacked on one point: each lies in the one below, so as many steps as there are
+        // mounts do.
+        for (std::size_t step = 0; step < point->second.size(); ++step) {
+            for (const auto& node : point->second) {
+                if (node.parent == mount) {
+                    mount = node.id;
+                    kind = node.kind;
+                    break;
+                }
+            }
+        }
+        if (kind != Walk::allowed) {
+            return Obstacle{.kind = kind, .point = std::string(prefix)};
+        }
+    }
+    return std::nullopt;
+}
+
+std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::string_view directory) const {
+    const auto found = obstacles_.find(directory);
+    return found != obstacles_.end() ? found->second : std::vector<std::pair<std::string, Walk>>();
+}
+
+MountTable::MountTable() {
+    auto state = state_.lock();
+    state->mountinfo = UniqueFd(::open(mountinfo_path, O_RDONLY | O_CLOEXEC));
+    state->map =
+        state->mountinfo ? read_map(state->mountinfo.get()) : std::make_shared<const MountMap>(read_mounts());
+}
+
+std::shared_ptr<const MountMap> MountTable::current() {
+    // A table that changes while it is read may be read in halves; it is flagged again then.
+    constexpr int attempts_max = 8;
+    auto state = state_.lock();
+    for (int attempt = 0;
+         attempt < attempts_max && state->mountinfo && changed_since_last_asked(state->mountinfo.get());
+         ++attempt) {
+        state->map = read_map(state->mountinfo.get());
+    }
+    return state->map;
+}
+
+MountTable::Walk MountTable::walk(std::string_view path) {
+    const auto obstacle = current()->obstacle(path);
+    return obstacle ? obstacle->kind : Walk::allowed;
+}
+
+}  // namespace copper

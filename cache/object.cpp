@@ -1,0 +1,131 @@
+#include "cache/object.hpp"
+
+#include <sys/stat.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "cache/path.hpp"
+
+namespace copper {
+
+Version version_of(const Attributes& attributes) {
+    return {attributes.inode, attributes.size, attributes.modified, attributes.changed};
+}
+
+std::uint64_t hash_of(const Version& version) {
+    const std::uint64_t parts[] = {version.inode,
+                                   version.size,
+                                   static_cast<std::uint64_t>(version.modified.seconds),
+                                   version.modified.nanoseconds,
+                                   static_cast<std::uint64_t>(version.changed.seconds),
+                                   version.changed.nanoseconds};
+    return std::max<std::uint64_t>(XXH3_64bits(parts, sizeof parts), 1);
+}
+
+Blob copy_to_blob(std::span<const std::byte> bytes) {
+    auto data = std::make_shared_for_overwrite<std::byte[]>(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), data.get());
+    return {std::move(data), bytes.size()};
+}
+
+Listing::Listing(std::vector<NewEntry> entries, Detail detail) : detail_(detail) {
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    std::size_t text_bytes = 0;
+    for (const auto& entry : entries) {
+        text_bytes += entry.name.size() + entry.target.size();
+    }
+    text_.reserve(text_bytes);
+    slots_.reserve(entries.size());
+    for (const auto& entry : entries) {
+        slots_.push_back({.attributes = entry.attributes,
+                          .text_offset = static_cast<std::uint32_t>(text_.size()),
+                          .target_bytes = static_cast<std::uint16_t>(entry.target.size()),
+                          .name_bytes = static_cast<std::uint8_t>(entry.name.size()),
+                          .leads_into_trees = entry.leads_into_trees});
+        text_.append(entry.name).append(entry.target);
+    }
+}
+
+Listing::Entry Listing::at(std::size_t index) const {
+    const Slot& slot = slots_[index];
+    return {.name = name_of(slot),
+            .target = {text_.data() + slot.text_offset + slot.name_bytes, slot.target_bytes},
+            .attributes = slot.attributes,
+            .leads_into_trees = slot.leads_into_trees};
+}
+
+std::optional<std::size_t> Listing::find(std::string_view name) const {
+    const auto slot = std::lower_bound(slots_.begin(), slots_.end(), name,
+                                       [this](const Slot& s, std::string_view n) { return name_of(s) < n; });
+    if (slot == slots_.end() || name_of(*slot) != name) {
+        return std::nullopt;
+    }
+    return static_cast<std::size_t>(slot - slots_.begin());
+}
+
+std::size_t Listing::bytes() const {
+    return allocated_bytes(slots_.capacity() * sizeof(Slot)) + allocated_bytes(text_.capacity() + 1);
+}
+
+std::error_code Object::error() const {
+    const auto* error = std::get_if<std::error_code>(&content);
+    return error != nullptr ? *error : std::error_code();
+}
+
+std::size_t Object::bytes() const {
+    constexpr std::size_t shared_counts = 2 * sizeof(void*);
+    std::size_t held = allocated_bytes(shared_counts + sizeof(Object));
+    if (const Listing* entries = listing()) {
+        held += entries->bytes();
+    } else if (const Extent* range = extent()) {
+        held += allocated_bytes(shared_counts + range->blob.size);
+    } else if (const Xattrs* pairs = xattrs()) {
+        held += allocated_bytes(pairs->capacity() * sizeof(Xattrs::value_type));
+        for (const auto& [name, value] : *pairs) {
+            held += allocated_bytes(name.capacity() + 1) + allocated_bytes(value.capacity() + 1);
+        }
+    }
+    return held;
+}
+
+ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime) {
+    return std::make_shared<const Object>(Object{std::move(content), lifetime});
+}
+
+ObjectPtr make_error(std::errc error) {
+    return make_object(std::make_error_code(error), error_lifetime);
+}
+
+ObjectPtr make_error(int error_number) {
+    return make_error(static_cast<std::errc>(error_number));
+}
+
+std::string_view file_tree_of(const ObjectKey& key) {
+    switch (key.kind) {
+        case ObjectKind::listing:
+        case ObjectKind::batch:
+            return key.path;
+        case ObjectKind::entry:
+        case ObjectKind::extent:
+        case ObjectKind::own_extent:
+        case ObjectKind::xattrs:
+            return parent_path(key.path);
+    }
+    return key.path;
+}
+
+std::string to_string(const ObjectKey& key) {
+    static constexpr const char* names[] = {"listing", "batch", "entry", "extent", "xattrs", "own extent"};
+    return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
+           std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
+}
+
+std::uint64_t hash_of(const ObjectKey& key) {
+    const std::uint64_t seed = (std::uint64_t{key.index} << 8U) | static_cast<std::uint64_t>(key.kind);
+    return XXH3_64bits_withSeed(key.path.data(), key.path.size(), seed ^ key.version);
+}
+
+}  // namespace copper

@@ -1,0 +1,216 @@
+// What Copper caches and moves: immutable objects, each named by a key.
+//
+// All types here are values without threads or I/O of their own. An Object never changes once it is made, so
+// it is shared freely between threads as an ObjectPtr.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace copper {
+
+// The range of a file's bytes that one Extent holds; extent i starts at byte i * extent_bytes.
+inline constexpr std::uint64_t extent_bytes = 1U << 20;
+
+// How many extents a file has.
+constexpr std::uint64_t extents_of(std::uint64_t file_bytes) {
+    return file_bytes / extent_bytes + (file_bytes % extent_bytes != 0 ? 1 : 0);
+}
+
+// A directory with more entries than this is listed by name only; attributes come in batches, on demand.
+inline constexpr std::size_t listing_entries_with_attributes_max = 8192;
+inline constexpr std::size_t batch_entries = 512;
+
+struct Timestamp {
+    std::int64_t seconds = 0;
+    std::uint32_t nanoseconds = 0;
+    auto operator<=>(const Timestamp&) const = default;
+};
+
+// What lstat(2) tells of one path; units as there (size in bytes, blocks of 512 bytes).
+struct Attributes {
+    std::uint64_t inode = 0;
+    std::uint64_t size = 0;
+    std::uint64_t blocks = 0;
+    std::uint64_t device = 0;  // st_rdev: of a device node itself
+    std::uint32_t mode = 0;    // type and permission bits
+    std::uint32_t links = 0;
+    std::uint32_t user = 0;
+    std::uint32_t group = 0;
+    std::uint32_t block_bytes = 0;
+    Timestamp accessed = {};
+    Timestamp modified = {};
+    Timestamp changed = {};
+    bool operator==(const Attributes&) const = default;
+};
+
+// The identity of a file's content: two reads with equal Versions saw the same bytes.
+struct Version {
+    std::uint64_t inode = 0;
+    std::uint64_t size = 0;
+    Timestamp modified = {};
+    Timestamp changed = {};
+    bool operator==(const Version&) const = default;
+};
+
+Version version_of(const Attributes& attributes);
+
+// Tells Versions apart; never 0. Stable across processes and machines (xxh3).
+std::uint64_t hash_of(const Version& version);
+
+// Bytes with shared ownership: received, cached, forwarded and replied from one place in memory.
+struct Blob {
+    std::shared_ptr<const std::byte[]> data;
+    std::size_t size = 0;
+    // checksum_of() the bytes, for those who send them on; 0: not known.
+    std::uint64_t checksum = 0;
+
+    std::span<const std::byte> span() const { return {data.get(), size}; }
+};
+
+Blob copy_to_blob(std::span<const std::byte> bytes);
+
+// xxh3
+std::uint64_t checksum_of(std::span<const std::byte> bytes);
+
+// Names with their attributes, sorted by name (as bytes). Depending on the key it is a whole directory, one
+// batch of a huge directory, or the single entry of one path (empty if there is none).
+class Listing {
+  public:
+    struct Entry {
+        std::string_view name;
+        std::string_view target;  // of a symbolic link, as it stands on the backing filesystem
+        Attributes attributes;    // only `inode` and the type bits of `mode` where !has_attributes()
+        bool leads_into_trees;    // the target is absolute, and its place is mirrored cooperatively
+    };
+
+    // REQUIRES: distinct names of at most 255 bytes.
+    struct NewEntry {
+        std::string name;
+        std::string target;
+        Attributes attributes;
+        bool leads_into_trees = false;
+    };
+    enum class Detail : std::uint8_t { names_only, attributes };
+    Listing(std::vector<NewEntry> entries, Detail detail);
+
+    std::size_t size() const { return slots_.size(); }
+    // Views into this Listing: valid as long as it lives.
+    Entry at(std::size_t index) const;
+    std::optional<std::size_t> find(std::string_view name) const;
+    bool has_attributes() const { return detail_ == Detail::attributes; }
+    std::size_t bytes() const;
+
+  private:
+    struct Slot {
+        Attributes attributes;
+        std::uint32_t text_offset = 0;
+        std::uint16_t target_bytes = 0;
+        std::uint8_t name_bytes = 0;
+        bool leads_into_trees = false;
+    };
+    std::string_view name_of(const Slot& slot) const {
+        return {text_.data() + slot.text_offset, slot.name_bytes};
+    }
+
+    std::vector<Slot> slots_;
+    std::string text_;  // name, then target, of each slot
+    Detail detail_;
+};
+
+// How an Extent's bytes are written down.
+enum class Coding : std::uint8_t {
+    plain,
+    lz4,  // in blocks: cache/codec.hpp
+};
+
+// Bytes [offset, offset + plain_bytes) of a file. Shorter than extent_bytes only at the end of the file.
+struct Extent {
+    Attributes attributes;  // of the file when these bytes were read
+    Blob blob;              // as they travel and are kept
+    Coding coding = Coding::plain;
+    std::size_t plain_bytes = blob.size;
+};
+
+using Xattrs = std::vector<std::pair<std::string, std::string>>;
+
+// An error of the backing filesystem (std::generic_category, an errno value) is content like any other, with
+// a short life.
+using Content = std::variant<std::error_code, Listing, Extent, Xattrs>;
+
+struct Object {
+    Content content;
+    // How long it may be answered from a cache; nothing means as long as the job runs (the snapshot).
+    std::optional<std::chrono::milliseconds> lifetime;
+
+    const Listing* listing() const { return std::get_if<Listing>(&content); }
+    const Extent* extent() const { return std::get_if<Extent>(&content); }
+    const Xattrs* xattrs() const { return std::get_if<Xattrs>(&content); }
+    // The error, or a zero code.
+    std::error_code error() const;
+    // Memory it takes, for the cache's accounting.
+    std::size_t bytes() const;
+};
+
+// What an allocation of so many bytes takes of the heap: glibc's malloc adds 8 and rounds up to 16.
+constexpr std::size_t allocated_bytes(std::size_t bytes) {
+    constexpr std::size_t header = 8, unit = 16, least = 32;
+    return std::max((bytes + header + unit - 1) / unit * unit, least);
+}
+
+using ObjectPtr = std::shared_ptr<const Object>;
+
+inline constexpr std::chrono::milliseconds error_lifetime{1000};
+
+ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
+ObjectPtr make_error(std::errc error);
+ObjectPtr make_error(int error_number);
+
+enum class ObjectKind : std::uint8_t {
+    listing,  // path: a directory. Content: Listing
+    batch,    // path: a huge directory; index: entries [index * batch_entries, ...) of its Listing. Content:
+              // Listing
+    entry,    // path: anything. Content: Listing of one entry, or of none where the path does not exist
+    extent,   // path: a file; index: which extent. Content: Extent
+    xattrs,   // path: anything. Content: Xattrs
+    own_extent,  // an extent of a file that each node reads for itself; never on the wire
+};
+inline constexpr ObjectKind last_shared_object_kind = ObjectKind::xattrs;
+
+struct ObjectKey {
+    ObjectKind kind = ObjectKind::listing;
+    std::string path;
+    std::uint32_t index = 0;
+    // Of an extent: the hash of the Version that is wanted, 0 for any. Where the file is of another one by
+    // now, that one's bytes are the answer, with their Attributes and a short life.
+    std::uint64_t version = 0;
+    auto operator<=>(const ObjectKey&) const = default;
+};
+
+// The directory of the file tree that an object belongs to: the unit by which readers are elected.
+std::string_view file_tree_of(const ObjectKey& key);
+
+std::string to_string(const ObjectKey& key);
+
+// Stable across processes and machines (xxh3).
+std::uint64_t hash_of(const ObjectKey& key);
+
+struct ObjectKeyHash {
+    std::size_t operator()(const ObjectKey& key) const { return static_cast<std::size_t>(hash_of(key)); }
+};
+
+}  // namespace copper

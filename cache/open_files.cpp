@@ -1,0 +1,98 @@
+#include "cache/open_files.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/path.hpp"
+
+namespace copper {
+
+// Wherever a slot leaves the table, it is moved out and dies after the lock does: that may close a file.
+
+OpenFiles::Slot OpenFiles::evict_if_full(State& state) {
+    Slot evicted;
+    if (state.slots.size() >= open_files_max) {
+        const auto oldest = std::min_element(
+            state.slots.begin(), state.slots.end(),
+            [](const auto& a, const auto& b) { return a.second.last_used < b.second.last_used; });
+        evicted = std::move(oldest->second);
+        state.slots.erase(oldest);
+    }
+    return evicted;
+}
+
+SystemResult<OpenFiles::FilePtr> OpenFiles::get(const std::string& path, const Open& open) {
+    std::promise<SystemResult<FilePtr>> promise;
+    Opening others;
+    Slot evicted;
+    std::uint64_t id = 0;
+    {
+        auto state = state_.lock();
+        id = ++state->ticks;
+        if (const auto found = state->slots.find(path); found != state->slots.end()) {
+            found->second.last_used = id;
+            others = found->second.opening;
+        } else {
+            evicted = evict_if_full(*state);
+            state->slots.emplace(
+                path, Slot{.opening = promise.get_future().share(), .id = id, .last_used = id, .read = {}});
+        }
+    }
+    if (others.valid()) {
+        return others.get();
+    }
+    SystemResult<FilePtr> file = open().map([id](UniqueFd fd) {
+        return std::make_shared<const File>(File{std::move(fd), id});
+    });
+    promise.set_value(file);
+    if (!file) {
+        erase(path, id);
+    }
+    return file;
+}
+
+void OpenFiles::mark_read(const std::string& path, const File& file, std::uint32_t index,
+                          std::uint64_t extents) {
+    Slot finished;
+    auto state = state_.lock();
+    const auto found = state->slots.find(path);
+    if (found == state->slots.end() || found->second.id != file.id) {
+        return;
+    }
+    if (index < extents) {
+        found->second.read.insert(index);
+    }
+    if (extents <= 1 || found->second.read.size() >= extents) {
+        finished = std::move(found->second);
+        state->slots.erase(found);
+    }
+}
+
+void OpenFiles::close(const std::string& path, const File& file) {
+    erase(path, file.id);
+}
+
+void OpenFiles::erase(const std::string& path, std::uint64_t id) {
+    Slot closed;
+    auto state = state_.lock();
+    const auto found = state->slots.find(path);
+    if (found != state->slots.end() && found->second.id == id) {
+        closed = std::move(found->second);
+        state->slots.erase(found);
+    }
+}
+
+void OpenFiles::forget(std::string_view path) {
+    std::vector<Slot> closed;
+    auto state = state_.lock();
+    for (auto slot = state->slots.begin(); slot != state->slots.end();) {
+        if (is_within(slot->first, path)) {
+            closed.push_back(std::move(slot->second));
+            slot = state->slots.erase(slot);
+        } else {
+            ++slot;
+        }
+    }
+}
+
+}  // namespace copper

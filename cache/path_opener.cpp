@@ -1,0 +1,149 @@
+#include "cache/path_opener.hpp"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#if __has_include(<linux/openat2.h>)
+#include <linux/openat2.h>
+#endif
+
+#include <array>
+#include <utility>
+
+#include "cache/path.hpp"
+
+namespace copper {
+namespace {
+
+constexpr int links_max = 40;  // as path_resolution(7)
+
+UniqueFd open_without_links([[maybe_unused]] const char* path, [[maybe_unused]] int flags) {
+#if defined(SYS_openat2) && defined(RESOLVE_NO_SYMLINKS)
+    open_how how{};
+    how.flags = static_cast<unsigned>(flags);
+    how.resolve = RESOLVE_NO_SYMLINKS;
+    return UniqueFd(static_cast<int>(
+        retry_eintr([&] { return ::syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how); })));
+#else
+    errno = ENOSYS;
+    return UniqueFd();
+#endif
+}
+
+// The target of `path` if that is a symbolic link, an empty text if it is something else.
+SystemResult<std::string> link_target(const std::string& path, BackingCounters& counters) {
+    std::array<char, path_bytes_max> buffer;
+    ++counters.readlinks;
+    const auto bytes = retry_eintr([&] { return ::readlink(path.c_str(), buffer.data(), buffer.size()); });
+    if (bytes < 0) {
+        return errno == EINVAL ? SystemResult<std::string>() : tl::unexpected(errno);
+    }
+    return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+}
+
+// `path` with all symbolic links on the way resolved; the last component stays as it is. Where `is_enough`
+// says so of the place that was reached and what is left of the path, the rest stays too.
+template <typename IsEnough>
+SystemResult<std::string> resolve_links(const std::string& path, const MountMap& mounts,
+                                        BackingCounters& counters, IsEnough is_enough) {
+    std::string resolved = "/";
+    std::string rest = path;
+    for (int links = 0; links <= links_max;) {
+        rest.erase(0, rest.find_first_not_of('/'));
+        const auto name = rest.substr(0, rest.find('/'));
+        rest.erase(0, name.size());
+        if (name == "..") {
+            resolved = std::string(parent_path(resolved));
+        } else if (!name.empty() && name != ".") {
+            auto next = join_path(resolved, name);
+            if (rest.find_first_not_of('/') == std::string::npos || is_enough(next, rest)) {
+                return next + rest;
+            }
+            if (const auto obstacle = mounts.obstacle(next)) {
+                return tl::unexpected(error_of(obstacle->kind));
+            }
+            const auto target = link_target(next, counters);
+            if (!target) {
+                return tl::unexpected(target.error());
+            }
+            if (target->empty()) {
+                resolved = std::move(next);
+                continue;
+            }
+            rest = *target + '/' + rest;
+            resolved = target->front() == '/' ? "/" : resolved;
+            ++links;
+        } else if (rest.empty()) {
+            return resolved;
+        }
+    }
+    return tl::unexpected(ELOOP);
+}
+
+bool climbs(std::string_view path) {
+    return path.find("/../") != std::string_view::npos || path.ends_with("/..");
+}
+
+}  // namespace
+
+int error_of(MountMap::Walk kind) {
+    return kind == MountMap::Walk::copper_mount ? ELOOP : ENOENT;
+}
+
+PathOpener::Method PathOpener::detect() {
+    return open_without_links("/", O_PATH | O_CLOEXEC) ? Method::openat2 : Method::resolve_first;
+}
+
+SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& path, int flags,
+                                                           BackingCounters& counters) {
+    auto mounts = mounts_.current();
+    if (const auto obstacle = mounts->obstacle(path)) {
+        return tl::unexpected(error_of(obstacle->kind));
+    }
+    if (method_ == Method::openat2) {
+        if (auto fd = open_without_links(path.c_str(), flags)) {
+            return Opened{std::move(fd), path, std::move(mounts)};
+        }
+        if (errno != ELOOP) {
+            return tl::unexpected(errno);
+        }
+    }
+    // With "/." behind it, the last component is one on the way.
+    auto resolved = resolve_links((flags & O_NOFOLLOW) != 0 ? path : path + "/.", *mounts, counters,
+                                  [](const auto&, const auto&) { return false; });
+    if (!resolved) {
+        return tl::unexpected(resolved.error());
+    }
+    if (const auto obstacle = mounts->obstacle(*resolved)) {
+        return tl::unexpected(error_of(obstacle->kind));
+    }
+    UniqueFd fd(retry_eintr([&] { return ::open(resolved->c_str(), flags | O_NOFOLLOW); }));
+    if (!fd) {
+        return tl::unexpected(errno);
+    }
+    return Opened{std::move(fd), std::move(*resolved), std::move(mounts)};
+}
+
+bool PathOpener::leads_into(const Trees& trees, const std::string& target, BackingCounters& counters) {
+    if (!target.starts_with('/')) {
+        return false;
+    }
+    const auto mounts = mounts_.current();
+    const auto resolved = resolve_links(target + "/.", *mounts, counters,
+                                        [&](const std::string& place, const std::string& rest) {
+                                            return trees.contains(place) && !climbs(rest);
+                                        });
+    // What leads nowhere (yet) is judged by its text.
+    const auto place = normalise_path(resolved.value_or(target));
+    return place && trees.contains(*place) && !mounts->obstacle(*place);
+}
+
+SystemResult<PathOpener::Opened> PathOpener::open(const std::string& path, int flags,
+                                                  BackingCounters& counters) {
+    return open_resolved(path, flags | O_CLOEXEC | O_NOFOLLOW, counters);
+}
+
+SystemResult<PathOpener::Opened> PathOpener::open_parent(const std::string& path, BackingCounters& counters) {
+    return open_resolved(std::string(parent_path(path)), O_PATH | O_DIRECTORY | O_CLOEXEC, counters);
+}
+
+}  // namespace copper

@@ -1,0 +1,34 @@
+#include "cache/read_ahead.hpp"
+
+#include <algorithm>
+
+namespace copper {
+namespace {
+
+// Requests of one program are served by several threads, and overtake each other by this much.
+constexpr std::uint32_t disorder_max = 2;
+constexpr std::uint32_t window_min = 2;
+
+}  // namespace
+
+ExtentRange ReadAhead::next(ExtentRange read, std::uint32_t extents, std::uint32_t window_max) {
+    const bool in_order =
+        begun_ && read.begin <= fetched_ + disorder_max && read.end + window_ + disorder_max >= fetched_;
+    begun_ = true;
+    if (!in_order) {
+        fetched_ = read.end;
+        window_ = 0;
+        return {};
+    }
+    fetched_ = std::max(fetched_, read.end);
+    // When half of the window has been used up, so that what is asked for comes in batches.
+    if (fetched_ - read.end > window_ / 2) {
+        return {};
+    }
+    window_ = std::min(std::max(window_ * 2, window_min), window_max);
+    const ExtentRange ahead{fetched_, std::max(fetched_, std::min(extents, read.end + window_))};
+    fetched_ = ahead.end;
+    return ahead;
+}
+
+}  // namespace copper

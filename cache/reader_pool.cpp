@@ -1,0 +1,56 @@
+#include "cache/reader_pool.hpp"
+
+#include <utility>
+
+namespace copper {
+
+ReaderPool::ReaderPool(Options options) : options_(options) {
+    threads_.reserve(options_.threads);
+    for (std::size_t i = 0; i < options_.threads; ++i) {
+        threads_.emplace_back([this] { work(); });
+    }
+}
+
+ReaderPool::~ReaderPool() {
+    std::deque<Job> dropped;  // what a job owns dies without the lock
+    {
+        auto state = state_.lock();
+        state->closed = true;
+        dropped.swap(state->jobs);
+    }
+    dropped.clear();
+    wake_.notify_all();
+    for (auto& thread : threads_) {
+        thread.join();
+    }
+}
+
+bool ReaderPool::submit(Job job) {
+    {
+        auto state = state_.lock();
+        if (state->closed || state->jobs.size() >= options_.queued_max) {
+            return false;
+        }
+        state->jobs.push_back(std::move(job));
+    }
+    wake_.notify_one();
+    return true;
+}
+
+void ReaderPool::work() {
+    while (true) {
+        Job job;
+        {
+            auto state = state_.lock();
+            wake_.wait(state.lock(), [&] { return state->closed || !state->jobs.empty(); });
+            if (state->closed) {
+                return;
+            }
+            job = std::move(state->jobs.front());
+            state->jobs.pop_front();
+        }
+        job();
+    }
+}
+
+}  // namespace copper

@@ -1,0 +1,42 @@
+// Threads that wait for the filesystem, so that nothing else has to.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "cache/guarded.hpp"
+
+namespace copper {
+
+// Thread-safe. The destructor waits for the jobs that have begun and drops the others.
+class ReaderPool {
+  public:
+    using Job = std::function<void()>;
+
+    struct Options {
+        std::size_t threads = 8;
+        std::size_t queued_max = 65536;
+    };
+    explicit ReaderPool(Options options);
+    ~ReaderPool();
+
+    // False if queued_max jobs wait already; the job is not run then.
+    [[nodiscard]] bool submit(Job job);
+
+  private:
+    struct State {
+        std::deque<Job> jobs;
+        bool closed = false;
+    };
+    void work();
+
+    const Options options_;
+    Guarded<State> state_;
+    std::condition_variable wake_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace copper

@@ -1,0 +1,73 @@
+#include "cache/stater.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+namespace copper {
+namespace {
+
+constexpr std::size_t stats_per_block = 64;
+
+// Blocks that several threads take one after the other. A thread that comes too late finds none left, and
+// then touches nothing but this: what `run` refers to may be gone by then.
+class Blocks {
+  public:
+    Blocks(std::size_t count, std::function<void(std::size_t)> run) : count_(count), run_(std::move(run)) {}
+
+    void work() {
+        for (auto block = next_++; block < count_; block = next_++) {
+            run_(block);
+            if (++finished_ == count_) {
+                finished_.notify_all();
+            }
+        }
+    }
+
+    void wait() const {
+        for (auto finished = finished_.load(); finished != count_; finished = finished_.load()) {
+            finished_.wait(finished);
+        }
+    }
+
+  private:
+    const std::size_t count_;
+    const std::function<void(std::size_t)> run_;
+    std::atomic<std::size_t> next_ = 0;
+    std::atomic<std::size_t> finished_ = 0;
+};
+
+}  // namespace
+
+ReaderPool& Stater::pool() {
+    std::call_once(pool_made_, [this] {
+        pool_ = std::make_unique<ReaderPool>(ReaderPool::Options{.threads = threads_max});
+    });
+    return *pool_;
+}
+
+std::vector<SystemResult<Listing::NewEntry>> Stater::stat(int directory,
+                                                          const std::vector<DirectoryName>& names,
+                                                          BackingCounters& counters) {
+    std::vector<SystemResult<Listing::NewEntry>> entries(names.size());
+    const auto count = (names.size() + stats_per_block - 1) / stats_per_block;
+    const auto blocks = std::make_shared<Blocks>(count, [&](std::size_t block) {
+        const auto end = std::min((block + 1) * stats_per_block, names.size());
+        for (auto i = block * stats_per_block; i < end; ++i) {
+            const auto& name = names[i];
+            entries[i] = name.is_copper_mount ? copper_mount_entry(name.text, name.inode)
+                                              : entry_at(directory, name.text, counters);
+        }
+    });
+    // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower.
+    for (std::size_t helper = 1; helper < std::min(count, threads_max); ++helper) {
+        if (!pool().submit([blocks] { blocks->work(); })) {
+            break;
+        }
+    }
+    blocks->work();
+    blocks->wait();
+    return entries;
+}
+
+}  // namespace copper

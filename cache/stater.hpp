@@ -1,0 +1,41 @@
+// Many stat calls at once. Internal to cache/backing*.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cache/backing_calls.hpp"
+#include "cache/reader_pool.hpp"
+
+namespace copper {
+
+// A name as readdir(3) gives it.
+struct DirectoryName {
+    std::string text;
+    std::uint64_t inode = 0;
+    std::uint32_t type = 0;  // of `mode`; 0 if the filesystem does not say
+    bool is_copper_mount = false;
+};
+
+// Thread-safe. The threads wait for the filesystem far more than they compute, so there are more of them than
+// cores; that, and calls that block, is what TBB's scheduler is not made for. They start with the first large
+// directory.
+class Stater {
+  public:
+    // The entry of each name, or why there is none, in the order of `names`.
+    std::vector<SystemResult<Listing::NewEntry>> stat(int directory, const std::vector<DirectoryName>& names,
+                                                      BackingCounters& counters);
+
+  private:
+    static constexpr std::size_t threads_max = 16;
+
+    ReaderPool& pool();
+
+    std::once_flag pool_made_;
+    std::unique_ptr<ReaderPool> pool_;
+};
+
+}  // namespace copper

@@ -1,0 +1,14 @@
+#include "cache/trees.hpp"
+
+#include <algorithm>
+
+#include "cache/path.hpp"
+
+namespace copper {
+
+bool Trees::contains(std::string_view path) const {
+    return std::any_of(roots_.begin(), roots_.end(),
+                       [path](const auto& root) { return is_within(path, root); });
+}
+
+}  // namespace copper

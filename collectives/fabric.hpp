@@ -1,0 +1,80 @@
+// What carries messages between nodes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/message.hpp"
+
+namespace copper {
+
+// A message as it travels: a small header, and a body of any size that lands in memory of its own, where it
+// stays. Both are immutable and shared, so one frame goes to many nodes without a copy.
+struct Frame {
+    Blob header;
+    Blob body;
+    Lane lane = Lane::eager;      // REQUIRES: bulk if the body is larger than eager_body_bytes_max
+    std::size_t saved_bytes = 0;  // that the body would be larger if it were not coded
+};
+
+inline constexpr std::size_t header_bytes_max = 8U << 10;
+inline constexpr std::size_t body_bytes_max = 256U << 20;
+
+struct FabricCounters {
+    std::uint64_t messages_sent = 0;
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t messages_received = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint64_t bytes_saved = 0;  // of what was sent, by coding
+    std::uint64_t dropped = 0;      // not sent because too much waited for that node
+};
+
+// Belongs to one thread, which makes all calls.
+class Fabric {
+  public:
+    using Receive = std::function<void(Rank from, Frame frame)>;
+    using Lost = std::function<void(Rank rank)>;
+
+    virtual ~Fabric() = default;
+
+    virtual Rank self() const = 0;
+    virtual std::uint32_t size() const = 0;
+
+    // Never blocks. Frames to one node arrive in order within a lane. Nothing tells whether a frame arrives.
+    virtual void send(Rank to, const Frame& frame) = 0;
+
+    // Bytes of frames to this node that were given to send() and have not left yet.
+    virtual std::uint64_t backlog_bytes(Rank to) const = 0;
+
+    // Moves what can be moved without blocking. True if anything moved.
+    virtual bool progress(const Receive& receive, const Lost& lost) = 0;
+
+    // True if no frame given to send() is still here.
+    virtual bool flushed() const = 0;
+
+    // False where nothing can ever arrive (one node): then there is no need to look.
+    virtual bool must_poll() const = 0;
+
+    virtual FabricCounters counters() const = 0;
+
+    // How fast this node has sent large bodies, at its best of late; 0: not known.
+    virtual double link_bytes_per_second() const { return 0; }
+};
+
+// The embedded default: one node, no launcher.
+class SoloFabric final : public Fabric {
+  public:
+    Rank self() const override { return Rank{0}; }
+    std::uint32_t size() const override { return 1; }
+    void send(Rank, const Frame&) override {}
+    std::uint64_t backlog_bytes(Rank) const override { return 0; }
+    bool progress(const Receive&, const Lost&) override { return false; }
+    bool flushed() const override { return true; }
+    bool must_poll() const override { return false; }
+    FabricCounters counters() const override { return {}; }
+};
+
+}  // namespace copper

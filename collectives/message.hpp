@@ -1,0 +1,116 @@
+// What nodes say to each other.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cache/object.hpp"
+#include "collectives/rank.hpp"
+
+namespace copper {
+
+// Messages in one lane between two nodes arrive in order; the lanes overtake each other.
+enum class Lane : std::uint8_t {
+    eager,  // one small message, latency counts
+    bulk,   // announced, and received in place
+};
+inline constexpr std::size_t lane_count = 2;
+// The largest body that travels in the eager lane.
+inline constexpr std::size_t eager_body_bytes_max = 64U << 10;
+
+// The highest Publication::sequence that a node has received from another one, by lane.
+using Seen = std::array<std::uint64_t, lane_count>;
+
+// Which nodes the sender suspects to be lost (the last ones, if they are many), and for how long nothing has
+// been heard of them: who has heard one of them since knows better. Objects and interests carry the news, so
+// that of all nodes of a tree only one has to find out.
+struct Suspect {
+    Rank rank;
+    std::chrono::milliseconds silence{0};
+    bool operator==(const Suspect&) const = default;
+};
+using Suspects = std::vector<Suspect>;
+inline constexpr std::size_t suspects_told_max = 64;
+
+// "I need this object": goes up the tree that is rooted at the object's reader.
+struct Interest {
+    ObjectKey key;
+    // What the sender has received from the addressee. An addressee that has put the object on its way with a
+    // later sequence knows that it is still in flight, and need not send it twice.
+    Seen seen = {};
+    std::uint32_t attempt =
+        0;  // above 0: the sender waited in vain; answer whatever is believed to be in flight
+    std::uint32_t hops =
+        0;  // nodes passed; bounds a cycle between nodes whose views of the membership differ
+    // So that the addressee does not wait for one of them; or, by another tree, for the sender itself.
+    Suspects suspects = {};
+    enum class Scope : std::uint8_t {
+        anywhere,  // the addressee is to get it if it has not
+        at_hand,   // only if the addressee has it: otherwise it sends a Decline
+    };
+    Scope scope = Scope::anywhere;
+    Rank origin = {};  // a node whose own processes want it; others may want it too
+    enum class Wanted : std::uint8_t { by_one_perhaps, by_several };
+    Wanted wanted = Wanted::by_one_perhaps;  // by_several: it is no use to decline it as unshared
+};
+
+// "You do not get it from me."
+struct Decline {
+    enum class Reason : std::uint8_t {
+        not_at_hand,  // and that was all that was asked for
+        unshared,     // by what the reader sees, no other node wants the file: whoever does is to read it
+    };
+    ObjectKey key;
+    Reason reason = Reason::not_at_hand;
+};
+
+// An object on its way down.
+struct Publication {
+    enum class Spread : std::uint8_t {
+        everyone,  // forwarded down the whole tree of `root`
+        asked,     // forwarded to those who asked only
+    };
+    ObjectKey key;
+    Rank root;
+    Spread spread = Spread::everyone;
+    std::uint64_t serial = 0;    // numbers the broadcasts of `root`: a node forwards each of them once
+    std::uint64_t sequence = 0;  // numbers all Publications of the sender in their lane, from 1
+    Lane lane = Lane::eager;
+    ObjectPtr object;
+    Suspects suspects = {};
+};
+
+// A question to every node, down the tree of `origin`; the Answers come back up the same tree, joined.
+struct Call {
+    std::uint64_t id = 0;
+    Rank origin;
+    std::string verb;
+    std::string argument;
+    std::chrono::milliseconds patience{0};  // how long the addressee may wait for the nodes below it
+    // Whether a node that says nothing is held to be lost, or may still be about to start.
+    enum class Silence : std::uint8_t { is_suspicious, is_expected };
+    Silence silence = Silence::is_suspicious;
+};
+
+struct Answer {
+    struct Part {
+        Rank rank;
+        std::string text;
+    };
+    std::uint64_t id = 0;
+    Rank origin;
+    std::vector<Part> parts;
+};
+
+// "Are you there?" and "I am."
+struct Ping {};
+struct Pong {};
+
+using Message = std::variant<Interest, Publication, Decline, Call, Answer, Ping, Pong>;
+
+}  // namespace copper

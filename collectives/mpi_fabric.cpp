@@ -1,0 +1,549 @@
+#include "collectives/mpi_fabric.hpp"
+
+#include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "cache/rate.hpp"
+
+namespace copper {
+namespace {
+
+// A message holds one frame or more: for each a Prefix, the header, and the body of an eager one. The body of
+// a bulk frame follows under a tag of its own, into memory made for it. MPI does not let messages of one tag
+// overtake each other (MPI 4.0, 3.5), so bodies arrive in the order of their announcements.
+//
+// Eager frames that wait while another is on its way go together in the next message.
+//
+// That is the order in which receives are matched, not in which they complete: a node that dies half-way
+// through a message holds the receive that its message matched for ever, and nothing tells which one that is.
+// So no receive waits for another. Messages travel in a communicator of their own, with their number as the
+// tag, and are put into order here.
+constexpr int body_tag = 1;
+constexpr int message_numbers = 32768;  // MPI allows no fewer tags
+
+struct Prefix {
+    std::uint32_t header_bytes = 0;
+    Lane lane = Lane::eager;
+    std::uint64_t body_bytes = 0;
+};
+
+constexpr std::size_t message_bytes_max = sizeof(Prefix) + header_bytes_max + eager_body_bytes_max;
+
+std::size_t message_bytes(const Frame& frame) {
+    return sizeof(Prefix) + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
+}
+
+std::size_t frame_bytes(const Frame& frame) {
+    return frame.header.size + frame.body.size;
+}
+
+using Bytes = std::span<const std::byte>;
+using Clock = std::chrono::steady_clock;
+
+class Driver final : public MpiFabric {
+  public:
+    Driver(Options options, Rank self, std::uint32_t size, MPI_Comm messages)
+        : options_(options), self_(self), size_(size), messages_(messages), peers_(size) {
+        add_receives(options.receives_posted);
+    }
+
+    Rank self() const override { return self_; }
+    std::uint32_t size() const override { return size_; }
+    bool must_poll() const override { return true; }
+    bool flushed() const override { return sends_.empty(); }
+    FabricCounters counters() const override { return counters_; }
+    double link_bytes_per_second() const override { return link_bytes_per_second_; }
+    std::uint64_t backlog_bytes(Rank to) const override { return peers_[to.value].backlog_bytes; }
+
+    void send(Rank to, const Frame& frame) override;
+    bool progress(const Receive& receive, const Lost& lost) override;
+    void finish(Ending ending) override;
+
+  private:
+    struct Body {
+        Rank from;
+        Frame frame;
+        std::shared_ptr<std::byte[]> memory;
+        MPI_Request request = MPI_REQUEST_NULL;
+        Clock::time_point since;  // when it was posted
+        bool posted = false;
+        bool complete = false;
+    };
+    // A message that overtook an earlier one of its sender.
+    struct Early {
+        std::vector<std::byte> message;
+        Clock::time_point since;
+    };
+    using Message = std::shared_ptr<const std::vector<std::byte>>;
+    struct Outgoing {
+        Rank to;
+        Lane lane;
+        std::size_t bytes;
+        Message message;
+        Blob body;  // of a bulk frame
+        std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        Clock::time_point since;
+    };
+    struct Queue {
+        std::size_t in_flight = 0;
+        std::deque<Frame> waiting;
+    };
+    struct Peer {
+        std::array<Queue, lane_count> queues;
+        std::size_t backlog_bytes = 0;
+        int next_sent = 0;  // message numbers
+        int next_taken = 0;
+        std::map<int, Early> early;
+        bool lost = false;
+    };
+
+    void add_receives(std::size_t count);
+    void post(std::size_t receive);
+    void acknowledge_losses();
+    bool take_messages(const Receive& receive);
+    void take_in_order(Bytes message, Rank from, int number, const Receive& receive);
+    void check_gaps();
+    void take_message(Bytes message, Rank from, const Receive& receive);
+    void refuse(Rank from, const Receive& receive);
+    void announce(const Prefix& prefix, Rank from, Blob header);
+    bool take_bodies(const Receive& receive);
+    void post_bodies();
+    bool complete_sends();
+    void start_waiting(Rank to, Lane lane);
+    std::vector<Frame> take_together(Queue& queue);
+    void start(Rank to, Lane lane, std::span<const Frame> frames);
+    void lose(Rank rank);
+    Message pack(std::span<const Frame> frames);
+
+    const Options options_;
+    const Rank self_;
+    const std::uint32_t size_;
+    FabricCounters counters_;
+    Rate sending_;
+    double link_bytes_per_second_ = 0;
+    Clock::time_point last_bulk_sent_;
+    MPI_Comm messages_;
+    std::vector<Peer> peers_;
+    // The posted receives of messages: what belongs to one has the same index.
+    std::vector<std::unique_ptr<std::byte[]>> buffers_;
+    std::vector<MPI_Request> receives_;
+    std::vector<int> arrived_;  // filled by MPI_Testsome, as is statuses_
+    std::vector<MPI_Status> statuses_;
+    std::set<Rank> with_early_;  // peers with early messages
+    std::list<Body> bodies_;     // in the order of their announcements
+    std::size_t bodies_posted_ = 0;
+    std::list<Outgoing> sends_;
+    // To and from lost nodes: MPI may use their memory until the end.
+    std::list<Outgoing> abandoned_sends_;
+    std::list<Body> abandoned_bodies_;
+    std::set<Rank> newly_lost_;
+    // The last message packed of one frame: it goes to several nodes in a row.
+    Blob packed_header_;
+    Message packed_;
+};
+
+void Driver::add_receives(std::size_t count) {
+    for (; count != 0; --count) {
+        buffers_.push_back(std::make_unique<std::byte[]>(message_bytes_max));
+        receives_.push_back(MPI_REQUEST_NULL);
+        post(receives_.size() - 1);
+    }
+    arrived_.resize(receives_.size());
+    statuses_.resize(receives_.size());
+}
+
+void Driver::post(std::size_t receive) {
+    MPI_Irecv(buffers_[receive].get(), static_cast<int>(message_bytes_max), MPI_BYTE, MPI_ANY_SOURCE,
+              MPI_ANY_TAG, messages_, &receives_[receive]);
+}
+
+Driver::Message Driver::pack(std::span<const Frame> frames) {
+    if (frames.size() == 1 && packed_ != nullptr && packed_header_.data == frames.front().header.data) {
+        return packed_;
+    }
+    std::size_t bytes = 0;
+    for (const Frame& frame : frames) {
+        bytes += message_bytes(frame);
+    }
+    auto message = std::make_shared<std::vector<std::byte>>();
+    message->reserve(bytes);
+    const auto append = [&message](Bytes part) { message->insert(message->end(), part.begin(), part.end()); };
+    for (const Frame& frame : frames) {
+        const Prefix prefix{static_cast<std::uint32_t>(frame.header.size), frame.lane, frame.body.size};
+        append(std::as_bytes(std::span(&prefix, 1)));
+        append(frame.header.span());
+        if (frame.lane == Lane::eager) {
+            append(frame.body.span());
+        }
+    }
+    if (frames.size() == 1) {
+        packed_header_ = frames.front().header;
+        packed_ = message;
+    }
+    return message;
+}
+
+void Driver::send(Rank to, const Frame& frame) {
+    Peer& peer = peers_[to.value];
+    Queue& queue = peer.queues[static_cast<std::size_t>(frame.lane)];
+    const bool too_large = frame.header.size > header_bytes_max || frame.body.size > body_bytes_max ||
+                           (frame.lane == Lane::eager && frame.body.size > eager_body_bytes_max);
+    const bool too_many = queue.waiting.size() >= options_.sends_queued_per_peer_max ||
+                          peer.backlog_bytes + frame.body.size > options_.bytes_queued_per_peer_max;
+    if (peer.lost || too_large || too_many) {
+        ++counters_.dropped;
+        return;
+    }
+    peer.backlog_bytes += frame_bytes(frame);
+    queue.waiting.push_back(frame);
+    start_waiting(to, frame.lane);
+}
+
+// What goes into the next message: eager frames as many as fit, a bulk frame alone.
+std::vector<Frame> Driver::take_together(Queue& queue) {
+    std::vector<Frame> frames;
+    std::size_t bytes = 0;
+    do {
+        bytes += message_bytes(queue.waiting.front());
+        frames.push_back(std::move(queue.waiting.front()));
+        queue.waiting.pop_front();
+    } while (frames.front().lane == Lane::eager && !queue.waiting.empty() &&
+             bytes + message_bytes(queue.waiting.front()) <= message_bytes_max);
+    return frames;
+}
+
+void Driver::start_waiting(Rank to, Lane lane) {
+    Queue& queue = peers_[to.value].queues[static_cast<std::size_t>(lane)];
+    const std::size_t in_flight_max = lane == Lane::eager ? 1 : options_.sends_in_flight_per_peer_max;
+    while (!queue.waiting.empty() && queue.in_flight < in_flight_max) {
+        start(to, lane, take_together(queue));
+    }
+}
+
+void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
+    Peer& peer = peers_[to.value];
+    Outgoing outgoing{
+        .to = to, .lane = lane, .bytes = 0, .message = pack(frames), .body = {}, .since = Clock::now()};
+    for (const Frame& frame : frames) {
+        outgoing.bytes += frame_bytes(frame);
+        counters_.bytes_saved += frame.saved_bytes;
+    }
+    const int rank = static_cast<int>(to.value);
+    const int number = std::exchange(peer.next_sent, (peer.next_sent + 1) % message_numbers);
+    int result = MPI_Isend(outgoing.message->data(), static_cast<int>(outgoing.message->size()), MPI_BYTE,
+                           rank, number, messages_, &outgoing.requests[0]);
+    if (result == MPI_SUCCESS && lane == Lane::bulk) {
+        outgoing.body = frames.front().body;
+        result = MPI_Isend(outgoing.body.data.get(), static_cast<int>(outgoing.body.size), MPI_BYTE, rank,
+                           body_tag, MPI_COMM_WORLD, &outgoing.requests[1]);
+    }
+    counters_.messages_sent += frames.size();
+    counters_.bytes_sent += outgoing.bytes;
+    ++peer.queues[static_cast<std::size_t>(lane)].in_flight;
+    sends_.push_back(std::move(outgoing));
+    if (result != MPI_SUCCESS) {
+        newly_lost_.insert(to);
+    }
+}
+
+bool Driver::complete_sends() {
+    bool moved = false;
+    const auto now = sends_.empty() ? Clock::time_point() : Clock::now();
+    for (auto outgoing = sends_.begin(); outgoing != sends_.end();) {
+        int done = 0;
+        const int result = MPI_Testall(2, outgoing->requests.data(), &done, MPI_STATUSES_IGNORE);
+        const bool failed = result != MPI_SUCCESS;
+        if (failed || (done == 0 && now - outgoing->since > options_.send_deadline)) {
+            newly_lost_.insert(outgoing->to);
+        }
+        if (failed || done == 0) {  // after an error one of the two may still be under way
+            ++outgoing;
+            continue;
+        }
+        moved = true;
+        Peer& peer = peers_[outgoing->to.value];
+        --peer.queues[static_cast<std::size_t>(outgoing->lane)].in_flight;
+        peer.backlog_bytes -= outgoing->bytes;
+        if (outgoing->lane == Lane::bulk) {
+            // Several are under way at a time: what counts is the time in which any was.
+            const auto begin = std::max(outgoing->since, std::exchange(last_bulk_sent_, Clock::now()));
+            sending_.add(outgoing->bytes, last_bulk_sent_ - begin);
+            // A receiver that is busy looks like a slow link, so the best of late counts: half of it after 70
+            // sends.
+            constexpr double kept = 0.99;
+            link_bytes_per_second_ = std::max(sending_.bytes_per_second(), kept * link_bytes_per_second_);
+        }
+        start_waiting(outgoing->to, outgoing->lane);
+        outgoing = sends_.erase(outgoing);
+    }
+    return moved;
+}
+
+void Driver::lose(Rank rank) {
+    Peer& peer = peers_[rank.value];
+    peer.lost = true;
+    for (Queue& queue : peer.queues) {
+        queue.waiting.clear();
+    }
+    for (auto outgoing = sends_.begin(); outgoing != sends_.end();) {
+        const auto current = outgoing++;
+        if (current->to == rank) {
+            abandoned_sends_.splice(abandoned_sends_.end(), sends_, current);
+        }
+    }
+    for (auto body = bodies_.begin(); body != bodies_.end();) {
+        const auto current = body++;
+        if (current->from != rank) {
+            continue;
+        }
+        if (current->posted) {
+            --bodies_posted_;
+            if (!current->complete) {
+                MPI_Cancel(&current->request);
+            }
+        }
+        abandoned_bodies_.splice(abandoned_bodies_.end(), bodies_, current);
+    }
+    post_bodies();
+    peer.early.clear();
+    with_early_.erase(rank);
+    // Its messages may hold as many receives as it had sends under way.
+    add_receives(1 + options_.sends_in_flight_per_peer_max);
+}
+
+// With fault tolerance (ULFM) receives from anybody get nothing but errors after a loss until it is
+// acknowledged.
+void Driver::acknowledge_losses() {
+#ifdef OMPI_HAVE_MPI_EXT_FTMPI
+    MPIX_Comm_failure_ack(messages_);
+#endif
+}
+
+bool Driver::take_messages(const Receive& receive) {
+    int count = 0;
+    const int result = MPI_Testsome(static_cast<int>(receives_.size()), receives_.data(), &count,
+                                    arrived_.data(), statuses_.data());
+    if (result != MPI_SUCCESS) {
+        acknowledge_losses();
+    }
+    if (count == MPI_UNDEFINED || count == 0) {
+        return false;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+        const auto index = static_cast<std::size_t>(arrived_[i]);
+        const MPI_Status& status = statuses_[i];
+        if (result == MPI_SUCCESS || status.MPI_ERROR == MPI_SUCCESS) {
+            int bytes = 0;
+            MPI_Get_count(&status, MPI_BYTE, &bytes);
+            take_in_order({buffers_[index].get(), static_cast<std::size_t>(bytes)},
+                          Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)}, status.MPI_TAG, receive);
+        }
+        if (receives_[index] == MPI_REQUEST_NULL) {
+            post(index);
+        }
+    }
+    return true;
+}
+
+void Driver::take_in_order(Bytes message, Rank from, int number, const Receive& receive) {
+    Peer& peer = peers_[from.value];
+    if (peer.lost) {
+        return;
+    }
+    if (number != peer.next_taken) {
+        peer.early.try_emplace(number, Early{{message.begin(), message.end()}, Clock::now()});
+        with_early_.insert(from);
+        return;
+    }
+    take_message(message, from, receive);
+    peer.next_taken = (peer.next_taken + 1) % message_numbers;
+    for (auto early = peer.early.find(peer.next_taken); early != peer.early.end();
+         early = peer.early.find(peer.next_taken)) {
+        take_message(early->second.message, from, receive);
+        peer.early.erase(early);
+        peer.next_taken = (peer.next_taken + 1) % message_numbers;
+    }
+    if (peer.early.empty()) {
+        with_early_.erase(from);
+    }
+}
+
+// A node whose message does not come although later ones did has died in the middle of it.
+void Driver::check_gaps() {
+    for (const Rank rank : with_early_) {
+        for (const auto& [number, early] : peers_[rank.value].early) {
+            if (Clock::now() - early.since > options_.send_deadline) {
+                newly_lost_.insert(rank);
+            }
+        }
+    }
+}
+
+// After a message that makes no sense, nothing that follows from that node can be trusted to.
+void Driver::refuse(Rank from, const Receive& receive) {
+    newly_lost_.insert(from);
+    receive(from, Frame{});  // whoever decodes it says what is wrong
+}
+
+void Driver::take_message(Bytes message, Rank from, const Receive& receive) {
+    do {
+        Prefix prefix;
+        if (message.size() < sizeof(prefix)) {
+            refuse(from, receive);
+            return;
+        }
+        std::memcpy(&prefix, message.data(), sizeof(prefix));
+        message = message.subspan(sizeof(prefix));
+        const std::size_t eager_bytes = prefix.lane == Lane::eager ? prefix.body_bytes : 0;
+        if (prefix.header_bytes > message.size() || eager_bytes > message.size() - prefix.header_bytes ||
+            prefix.body_bytes > body_bytes_max) {
+            refuse(from, receive);
+            return;
+        }
+        ++counters_.messages_received;
+        counters_.bytes_received += prefix.header_bytes + eager_bytes;
+        Blob header = copy_to_blob(message.first(prefix.header_bytes));
+        const Bytes body = message.subspan(prefix.header_bytes, eager_bytes);
+        message = message.subspan(prefix.header_bytes + eager_bytes);
+        if (prefix.lane == Lane::eager) {
+            receive(from, Frame{std::move(header), copy_to_blob(body), Lane::eager});
+        } else {
+            announce(prefix, from, std::move(header));
+        }
+    } while (!message.empty());
+}
+
+void Driver::announce(const Prefix& prefix, Rank from, Blob header) {
+    Body body;
+    body.from = from;
+    body.frame = {std::move(header), {}, Lane::bulk};
+    body.frame.body.size = prefix.body_bytes;
+    bodies_.push_back(std::move(body));
+    post_bodies();
+}
+
+void Driver::post_bodies() {
+    for (Body& body : bodies_) {
+        if (bodies_posted_ >= options_.bodies_in_flight_max) {
+            return;
+        }
+        if (body.posted) {
+            continue;
+        }
+        const std::size_t bytes = body.frame.body.size;
+        body.memory = options_.memory->allocate(bytes);
+        body.frame.body.data = body.memory;
+        MPI_Irecv(body.memory.get(), static_cast<int>(bytes), MPI_BYTE, static_cast<int>(body.from.value),
+                  body_tag, MPI_COMM_WORLD, &body.request);
+        body.since = Clock::now();
+        body.posted = true;
+        ++bodies_posted_;
+    }
+}
+
+bool Driver::take_bodies(const Receive& receive) {
+    bool moved = false;
+    std::set<Rank> waiting;  // nodes with an earlier body that is not complete: theirs stay in order
+    const auto now = bodies_.empty() ? Clock::time_point() : Clock::now();
+    for (auto body = bodies_.begin(); body != bodies_.end();) {
+        if (body->posted && !body->complete) {
+            int done = 0;
+            const int result = MPI_Test(&body->request, &done, MPI_STATUS_IGNORE);
+            body->complete = done != 0 && result == MPI_SUCCESS;
+            if (result != MPI_SUCCESS || (done == 0 && now - body->since > options_.send_deadline)) {
+                newly_lost_.insert(body->from);
+            }
+        }
+        if (!body->complete || waiting.contains(body->from)) {
+            waiting.insert(body->from);
+            ++body;
+            continue;
+        }
+        moved = true;
+        --bodies_posted_;
+        counters_.bytes_received += body->frame.body.size;
+        const Body arrived = std::move(*body);
+        body = bodies_.erase(body);
+        receive(arrived.from, arrived.frame);
+    }
+    if (moved) {
+        post_bodies();
+    }
+    return moved;
+}
+
+bool Driver::progress(const Receive& receive, const Lost& lost) {
+    bool moved = take_messages(receive);
+    moved = take_bodies(receive) || moved;
+    moved = complete_sends() || moved;
+    check_gaps();
+    for (const Rank rank : std::exchange(newly_lost_, {})) {
+        if (!peers_[rank.value].lost) {
+            lose(rank);
+            lost(rank);
+        }
+    }
+    return moved;
+}
+
+void Driver::finish(Ending ending) {
+    if (ending == Ending::alone) {
+        return;
+    }
+    for (MPI_Request& receive : receives_) {
+        MPI_Cancel(&receive);
+        MPI_Wait(&receive, MPI_STATUS_IGNORE);
+    }
+    MPI_Finalize();
+}
+
+}  // namespace
+
+tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options options) {
+    // Hydra tells a job of a lost process with this signal, which ends those whose MPI library does not catch
+    // it (MPICH 4 over UCX or libfabric). A library that does sets its handler in MPI_Init.
+    std::signal(SIGUSR1, SIG_IGN);
+    int provided = MPI_THREAD_SINGLE;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+        return tl::unexpected(std::string("MPI could not be started"));
+    }
+    if (provided < MPI_THREAD_FUNNELED) {
+        return tl::unexpected(std::string("this MPI library does not support MPI_THREAD_FUNNELED"));
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int rank = 0;
+    int size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm messages = MPI_COMM_NULL;
+    if (MPI_Comm_dup(MPI_COMM_WORLD, &messages) != MPI_SUCCESS) {
+        return tl::unexpected(std::string("MPI gave no communicator for messages"));
+    }
+    return std::make_unique<Driver>(options, Rank{static_cast<std::uint32_t>(rank)},
+                                    static_cast<std::uint32_t>(size), messages);
+}
+
+bool MpiFabric::launched() {
+    // What Open MPI's, PMIx's and Hydra's launchers tell their processes.
+    for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
+        if (std::getenv(variable) != nullptr) {
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace copper

@@ -1,0 +1,41 @@
+// The fabric over MPI point-to-point messages: nothing in it is specific to one implementation.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "cache/extent_memory.hpp"
+#include "collectives/fabric.hpp"
+
+namespace copper {
+
+class MpiFabric : public Fabric {
+  public:
+    struct Options {
+        std::size_t receives_posted = 32;       // headers that can arrive unannounced
+        std::size_t bodies_in_flight_max = 32;  // large bodies being received at a time, over all senders
+        std::size_t sends_in_flight_per_peer_max = 8;  // in each lane
+        std::size_t sends_queued_per_peer_max = 16384;
+        std::size_t bytes_queued_per_peer_max = 256U << 20;
+        // A send or an announced body that takes longer counts its node as lost.
+        std::chrono::milliseconds send_deadline{30000};
+        std::shared_ptr<ExtentMemory> memory = ExtentMemory::make();  // for the bodies that arrive
+    };
+
+    // Calls MPI_Init: once in a process. The calling thread is the fabric's thread.
+    // REQUIRES: the process ignores SIGPIPE, or MPI's writes to the socket of a node that died end it.
+    static tl::expected<std::unique_ptr<MpiFabric>, std::string> start(Options options);
+
+    // Leaves MPI. `Ending::together` calls MPI_Finalize, which needs every node; with a node lost that could
+    // wait for ever, so `Ending::alone` leaves the process's end to the launcher.
+    enum class Ending { together, alone };
+    virtual void finish(Ending ending) = 0;
+
+    // True if a launcher (mpirun, srun, ...) started this process as one of several ranks.
+    static bool launched();
+};
+
+}  // namespace copper

@@ -1,0 +1,168 @@
+#include "collectives/roll_call.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace copper {
+namespace {
+
+// A node gives the nodes below it a part of its own time, so that what they have is with it before its time
+// is over.
+std::chrono::milliseconds share_for_below(std::chrono::milliseconds patience) {
+    return patience * 4 / 5;
+}
+
+// The same, for the addressee alone.
+Call direct(Call call) {
+    call.patience = std::chrono::milliseconds(0);
+    return call;
+}
+
+}  // namespace
+
+std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
+                             TimePoint now, Call::Silence silence) {
+    const std::uint64_t id = next_id_++;
+    Pending& pending = pending_[{membership_.self(), id}];
+    pending.call = {.id = id,
+                    .origin = membership_.self(),
+                    .verb = std::move(verb),
+                    .argument = std::move(argument),
+                    .patience = share_for_below(patience / 2),
+                    .silence = silence};
+    pending.second_half = now + patience / 2;
+    pending.deadline = now + patience;
+    pending.missing.insert(membership_.alive().begin(), membership_.alive().end());
+    pending.missing.erase(membership_.self());
+    const std::vector<Rank> below = membership_.children(membership_.self());
+    pending.below.insert(below.begin(), below.end());
+    effects_.send(below, pending.call);
+    // Who may be there all the same shall hear it too. If an answer comes in time, it counts.
+    effects_.send(membership_.suspects(), direct(pending.call));
+    pending.parts[membership_.self()] = effects_.answer(pending.call.verb, pending.call.argument);
+    if (pending.missing.empty()) {
+        pending.deadline = now;  // finished() comes with the next tick, never from within call()
+    }
+    return id;
+}
+
+void RollCall::receive(Rank from, const Call& call, TimePoint now) {
+    if (call.patience.count() == 0) {  // the origin asks for this node's answer alone
+        effects_.send({&from, 1},
+                      Answer{.id = call.id,
+                             .origin = call.origin,
+                             .parts = {{membership_.self(), effects_.answer(call.verb, call.argument)}}});
+        return;
+    }
+    if (!membership_.is_alive(call.origin) || pending_.size() >= calls_max) {
+        return;  // the origin asks again, directly
+    }
+    const auto [entry, is_new] = pending_.try_emplace({call.origin, call.id});
+    if (!is_new) {
+        return;
+    }
+    Pending& pending = entry->second;
+    pending.reply_to = from;
+    pending.call = call;
+    pending.call.patience = share_for_below(call.patience);
+    pending.deadline = now + call.patience;
+    const std::vector<Rank> below = membership_.children(call.origin);
+    pending.below.insert(below.begin(), below.end());
+    effects_.send(below, pending.call);
+    pending.parts[membership_.self()] = effects_.answer(call.verb, call.argument);
+    go_on(entry);
+}
+
+void RollCall::receive(Rank from, const Answer& answer, TimePoint) {
+    const auto entry = pending_.find({answer.origin, answer.id});
+    if (entry == pending_.end()) {
+        // Too late for this node's own answer, perhaps not for the origin.
+        if (answer.origin != membership_.self() && membership_.is_alive(answer.origin)) {
+            effects_.send({&answer.origin, 1}, answer);
+        }
+        return;
+    }
+    Pending& pending = entry->second;
+    for (const Answer::Part& part : answer.parts) {
+        pending.parts[part.rank] = part.text;
+        pending.missing.erase(part.rank);
+    }
+    pending.below.erase(from);
+    go_on(entry);
+}
+
+void RollCall::peer_lost(Rank rank) {
+    for (auto entry = pending_.begin(); entry != pending_.end();) {
+        const auto current = entry++;
+        current->second.below.erase(rank);
+        current->second.missing.erase(rank);
+        go_on(current);
+    }
+}
+
+// Finishes, or asks by another way, if there is nothing more to wait for on this one.
+void RollCall::go_on(std::map<CallName, Pending>::iterator entry) {
+    Pending& pending = entry->second;
+    if (pending.reply_to ? pending.below.empty() : pending.missing.empty()) {
+        finish(entry);
+    } else if (pending.below.empty() && !pending.asked_directly) {
+        ask_missing_directly(pending);
+    }
+}
+
+std::set<Rank> RollCall::awaited() const {
+    std::set<Rank> ranks;
+    for (const auto& [name, pending] : pending_) {
+        if (pending.call.silence == Call::Silence::is_suspicious) {
+            const auto& asked = pending.asked_directly ? pending.missing : pending.below;
+            ranks.insert(asked.begin(), asked.end());
+        }
+    }
+    return ranks;
+}
+
+void RollCall::tick(TimePoint now) {
+    for (auto entry = pending_.begin(); entry != pending_.end();) {
+        const auto current = entry++;
+        Pending& pending = current->second;
+        if (now >= pending.deadline) {
+            finish(current);
+        } else if (!pending.reply_to && !pending.asked_directly && now >= pending.second_half) {
+            ask_missing_directly(pending);
+        }
+    }
+}
+
+void RollCall::ask_missing_directly(Pending& pending) {
+    pending.asked_directly = true;
+    effects_.send(std::vector<Rank>(pending.missing.begin(), pending.missing.end()), direct(pending.call));
+}
+
+void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
+    const Pending pending = std::move(entry->second);
+    pending_.erase(entry);
+    std::vector<Answer::Part> parts;
+    for (const auto& [rank, text] : pending.parts) {
+        parts.push_back({rank, text});
+    }
+    if (pending.reply_to) {
+        effects_.send(
+            {&*pending.reply_to, 1},
+            Answer{.id = pending.call.id, .origin = pending.call.origin, .parts = std::move(parts)});
+    } else {
+        effects_.finished(pending.call.id, std::move(parts));
+    }
+}
+
+std::optional<TimePoint> RollCall::next_deadline() const {
+    std::optional<TimePoint> next;
+    for (const auto& [name, pending] : pending_) {
+        const bool halfway = !pending.reply_to && !pending.asked_directly;
+        const TimePoint due = halfway ? std::min(pending.second_half, pending.deadline) : pending.deadline;
+        next = next ? std::min(*next, due) : due;
+    }
+    return next;
+}
+
+}  // namespace copper

@@ -1,0 +1,73 @@
+// Asks every node something and joins the answers over the tree: statistics, status, stop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "cache/cache.hpp"
+#include "collectives/membership.hpp"
+#include "collectives/message.hpp"
+
+namespace copper {
+
+// Sans-I/O like the Mover, and belongs to the same thread.
+class RollCall {
+  public:
+    class Effects {
+      public:
+        virtual ~Effects() = default;
+        virtual void send(std::span<const Rank> to, const Message& message) = 0;
+        // The node's own answer to a call.
+        virtual std::string answer(const std::string& verb, const std::string& argument) = 0;
+        // All answers to a call() of this node, sorted by rank; a node that did not answer is missing.
+        virtual void finished(std::uint64_t id, std::vector<Answer::Part> parts) = 0;
+    };
+
+    RollCall(const Membership& membership, Effects& effects) : membership_(membership), effects_(effects) {}
+
+    // Asks all nodes, this one among them. Nodes that the tree did not reach (a node above them is gone) are
+    // asked directly, at the latest after half of `patience`; after `patience` it ends with what has come.
+    // Returns the id for finished().
+    std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
+                       TimePoint now, Call::Silence silence = Call::Silence::is_suspicious);
+
+    void receive(Rank from, const Call& call, TimePoint now);
+    void receive(Rank from, const Answer& answer, TimePoint now);
+    // Nobody waits for its answer any more.
+    void peer_lost(Rank rank);
+    void tick(TimePoint now);
+    std::optional<TimePoint> next_deadline() const;
+
+    // The nodes that were asked, owe an answer, and must not be silent.
+    std::set<Rank> awaited() const;
+
+  private:
+    static constexpr std::size_t calls_max = 1024;  // passing through this node at a time
+
+    using CallName = std::pair<Rank, std::uint64_t>;  // origin, id
+    struct Pending {
+        std::optional<Rank> reply_to;  // nothing at the origin
+        Call call;
+        std::map<Rank, std::string> parts;
+        std::set<Rank> below;    // children that owe the joined answer of their subtree
+        std::set<Rank> missing;  // origin only: everyone without an answer
+        TimePoint second_half;   // origin only: when to ask the missing directly
+        TimePoint deadline;
+        bool asked_directly = false;
+    };
+    void go_on(std::map<CallName, Pending>::iterator entry);
+    void ask_missing_directly(Pending& pending);
+    void finish(std::map<CallName, Pending>::iterator pending);
+
+    const Membership& membership_;
+    Effects& effects_;
+    std::map<CallName, Pending> pending_;
+    std::uint64_t next_id_ = 1;
+};
+
+}  // namespace copper

@@ -1,0 +1,515 @@
+#include "collectives/wire.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+#include "cache/codec.hpp"
+#include "cache/path.hpp"
+#include "wire_generated.h"
+
+namespace copper {
+namespace {
+
+namespace fb = flatbuffers;
+using Builder = fb::FlatBufferBuilder;
+using Bytes = std::span<const std::byte>;
+
+constexpr std::size_t checksum_bytes = sizeof(std::uint64_t);
+constexpr std::uint64_t verifier_tables_max = 1U << 22;
+constexpr std::uint64_t verifier_depth_max = 16;
+// The kernel takes no larger error for the answer to a FUSE request (fuse_dev_do_write).
+constexpr int error_number_max = 511;
+// Of anything that is added to a clock: a year.
+constexpr std::int64_t duration_milliseconds_max = 366LL * 24 * 3600 * 1000;
+
+std::string_view text_of(const fb::Vector<std::uint8_t>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string_view text_of(const fb::String& text) {
+    return {text.data(), text.size()};
+}
+
+auto bytes_of(Builder& builder, std::string_view text) {
+    return builder.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+}
+
+// Takes the finished buffer out of the builder: no copy.
+Blob release(Builder& builder) {
+    auto buffer = std::make_shared<fb::DetachedBuffer>(builder.Release());
+    const auto* data = reinterpret_cast<const std::byte*>(buffer->data());
+    return {std::shared_ptr<const std::byte[]>(buffer, data), buffer->size()};
+}
+
+// Nothing if the bytes are not a sound buffer with this root.
+template <typename Table>
+const Table* verified(Bytes bytes) {
+    const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    fb::Verifier verifier(data, bytes.size(), verifier_depth_max, verifier_tables_max);
+    return verifier.VerifyBuffer<Table>(nullptr) ? fb::GetRoot<Table>(data) : nullptr;
+}
+
+tl::unexpected<WireError> refuse(std::string reason) {
+    return tl::unexpected(WireError{std::move(reason), std::nullopt});
+}
+
+// ---- values
+
+wire::Timestamp to_wire(const Timestamp& time) {
+    return {time.seconds, time.nanoseconds};
+}
+
+Timestamp from_wire(const wire::Timestamp& time) {
+    return {time.seconds(), time.nanoseconds()};
+}
+
+wire::Attributes to_wire(const Attributes& a) {
+    return {a.inode,
+            a.size,
+            a.blocks,
+            a.device,
+            a.mode,
+            a.links,
+            a.user,
+            a.group,
+            a.block_bytes,
+            to_wire(a.accessed),
+            to_wire(a.modified),
+            to_wire(a.changed)};
+}
+
+Attributes from_wire(const wire::Attributes& a) {
+    return {.inode = a.inode(),
+            .size = a.size(),
+            .blocks = a.blocks(),
+            .device = a.device(),
+            .mode = a.mode(),
+            .links = a.links(),
+            .user = a.user(),
+            .group = a.group(),
+            .block_bytes = a.block_bytes(),
+            .accessed = from_wire(a.accessed()),
+            .modified = from_wire(a.modified()),
+            .changed = from_wire(a.changed())};
+}
+
+auto to_wire(Builder& builder, const ObjectKey& key) {
+    return wire::CreateKey(builder, static_cast<wire::Kind>(key.kind), bytes_of(builder, key.path), key.index,
+                           key.version);
+}
+
+std::optional<ObjectKey> from_wire(const wire::Key& key) {
+    const std::string_view path = text_of(*key.path());
+    const bool is_extent = key.kind() == wire::Kind::extent;
+    const bool is_numbered = is_extent || key.kind() == wire::Kind::batch;
+    if (key.kind() > wire::Kind::MAX || !is_normalised_path(path) || (key.index() != 0 && !is_numbered) ||
+        (key.version() != 0 && !is_extent)) {
+        return std::nullopt;
+    }
+    return ObjectKey{static_cast<ObjectKind>(key.kind()), std::string(path), key.index(), key.version()};
+}
+
+fb::Offset<fb::Vector<const wire::Suspect*>> to_wire(Builder& builder, const Suspects& suspects) {
+    std::vector<wire::Suspect> told;
+    for (const Suspect& suspect : suspects) {
+        const auto silence = std::clamp<std::int64_t>(suspect.silence.count(), 0, UINT32_MAX);
+        told.emplace_back(suspect.rank.value, static_cast<std::uint32_t>(silence));
+    }
+    return told.empty() ? 0 : builder.CreateVectorOfStructs(told);
+}
+
+std::optional<Suspects> from_wire(const fb::Vector<const wire::Suspect*>* told) {
+    Suspects suspects;
+    if (told != nullptr && told->size() > suspects_told_max) {
+        return std::nullopt;
+    }
+    for (fb::uoffset_t i = 0; told != nullptr && i < told->size(); ++i) {
+        const wire::Suspect* suspect = told->Get(i);
+        suspects.push_back({.rank = Rank{suspect->rank()},
+                            .silence = std::chrono::milliseconds(suspect->silent_milliseconds())});
+    }
+    return suspects;
+}
+
+// ---- bodies
+
+Blob encode_body(const Listing& listing) {
+    Builder builder(listing.bytes() + 256);
+    std::vector<wire::ListingSlot> slots;
+    slots.reserve(listing.size());
+    std::string text;
+    for (std::size_t i = 0; i < listing.size(); ++i) {
+        const Listing::Entry entry = listing.at(i);
+        slots.emplace_back(to_wire(entry.attributes), static_cast<std::uint16_t>(entry.name.size()),
+                           static_cast<std::uint16_t>(entry.target.size()), entry.leads_into_trees);
+        text.append(entry.name).append(entry.target);
+    }
+    const auto slots_offset = builder.CreateVectorOfStructs(slots);
+    const auto text_offset = bytes_of(builder, text);
+    builder.Finish(wire::CreateListingBody(builder, listing.has_attributes(), slots_offset, text_offset));
+    return release(builder);
+}
+
+Blob encode_body(const Xattrs& xattrs) {
+    Builder builder;
+    std::vector<fb::Offset<wire::Xattr>> pairs;
+    for (const auto& [name, value] : xattrs) {
+        const auto name_offset = bytes_of(builder, name);
+        pairs.push_back(wire::CreateXattr(builder, name_offset, bytes_of(builder, value)));
+    }
+    builder.Finish(wire::CreateXattrsBody(builder, builder.CreateVector(pairs)));
+    return release(builder);
+}
+
+Blob encode_body(const std::vector<Answer::Part>& parts) {
+    Builder builder;
+    std::vector<fb::Offset<wire::Part>> offsets;
+    for (const auto& part : parts) {
+        offsets.push_back(wire::CreatePart(builder, part.rank.value, bytes_of(builder, part.text)));
+    }
+    builder.Finish(wire::CreateAnswerBody(builder, builder.CreateVector(offsets)));
+    return release(builder);
+}
+
+Blob encode_body(const Content& content) {
+    return std::visit(
+        [](const auto& value) -> Blob {
+            using Value = std::decay_t<decltype(value)>;
+            if constexpr (std::is_same_v<Value, std::error_code>) {
+                return {};
+            } else if constexpr (std::is_same_v<Value, Extent>) {
+                return value.blob;
+            } else {
+                return encode_body(value);
+            }
+        },
+        content);
+}
+
+std::optional<Content> decode_listing(Bytes body) {
+    const auto* table = verified<wire::ListingBody>(body);
+    if (table == nullptr) {
+        return std::nullopt;
+    }
+    // The verifier looks at the alignment of a vector's length only, not at that of its elements.
+    if (reinterpret_cast<std::uintptr_t>(table->slots()->Data()) % alignof(wire::ListingSlot) != 0) {
+        return std::nullopt;
+    }
+    std::string_view text = text_of(*table->text());
+    std::vector<Listing::NewEntry> entries;
+    entries.reserve(table->slots()->size());
+    for (const wire::ListingSlot* slot : *table->slots()) {
+        const std::size_t bytes = std::size_t{slot->name_bytes()} + slot->target_bytes();
+        if (bytes > text.size()) {
+            return std::nullopt;
+        }
+        const std::string_view name = text.substr(0, slot->name_bytes());
+        const bool in_order = entries.empty() || entries.back().name < name;
+        if (!in_order || !is_valid_name(name)) {
+            return std::nullopt;
+        }
+        entries.push_back({.name = std::string(name),
+                           .target = std::string(text.substr(name.size(), slot->target_bytes())),
+                           .attributes = from_wire(slot->attributes()),
+                           .leads_into_trees = slot->leads_into_trees()});
+        text.remove_prefix(bytes);
+    }
+    return Listing(std::move(entries),
+                   table->has_attributes() ? Listing::Detail::attributes : Listing::Detail::names_only);
+}
+
+std::optional<Content> decode_xattrs(Bytes body) {
+    const auto* table = verified<wire::XattrsBody>(body);
+    if (table == nullptr) {
+        return std::nullopt;
+    }
+    Xattrs xattrs;
+    for (const wire::Xattr* pair : *table->pairs()) {
+        xattrs.emplace_back(text_of(*pair->name()), text_of(*pair->value()));
+    }
+    return xattrs;
+}
+
+std::optional<Content> decode_extent(const wire::Publication& publication, const Blob& body) {
+    if (publication.attributes() == nullptr || publication.coding() > wire::Coding::MAX) {
+        return std::nullopt;
+    }
+    Extent extent{.attributes = from_wire(*publication.attributes()),
+                  .blob = {body.data, body.size, publication.body_checksum()},
+                  .coding = static_cast<Coding>(publication.coding()),
+                  .plain_bytes = publication.plain_bytes()};
+    return is_sound(extent) ? std::optional<Content>(std::move(extent)) : std::nullopt;
+}
+
+std::optional<Content> decode_content(const wire::Publication& publication, const Blob& body) {
+    switch (publication.payload()) {
+        case wire::Payload::error:
+            if (publication.error() <= 0 || publication.error() > error_number_max) {
+                return std::nullopt;
+            }
+            return std::error_code(publication.error(), std::generic_category());
+        case wire::Payload::listing:
+            return decode_listing(body.span());
+        case wire::Payload::extent:
+            return decode_extent(publication, body);
+        case wire::Payload::xattrs:
+            return decode_xattrs(body.span());
+    }
+    return std::nullopt;
+}
+
+// An extent answers an extent, a listing whatever is made of names; an error answers anything.
+bool answers(const Content& content, ObjectKind kind) {
+    if (std::holds_alternative<std::error_code>(content)) {
+        return true;
+    }
+    switch (kind) {
+        case ObjectKind::listing:
+        case ObjectKind::batch:
+        case ObjectKind::entry:
+            return std::holds_alternative<Listing>(content);
+        case ObjectKind::extent:
+        case ObjectKind::own_extent:
+            return std::holds_alternative<Extent>(content);
+        case ObjectKind::xattrs:
+            return std::holds_alternative<Xattrs>(content);
+    }
+    return false;
+}
+
+// ---- messages: each overload makes the header's content and the body
+
+struct Encoded {
+    wire::Content type;
+    fb::Offset<void> offset;
+    Blob body;
+    Lane lane = Lane::eager;
+    std::size_t saved_bytes = 0;
+};
+
+Encoded encode(Builder& builder, const Interest& interest) {
+    const auto key = to_wire(builder, interest.key);
+    const auto suspects = to_wire(builder, interest.suspects);
+    return {
+        .type = wire::Content::Interest,
+        .offset = wire::CreateInterest(builder, key, interest.seen[0], interest.seen[1], interest.attempt,
+                                       interest.hops, suspects, static_cast<wire::Scope>(interest.scope),
+                                       interest.origin.value, interest.wanted == Interest::Wanted::by_several)
+                      .Union(),
+        .body = {}};
+}
+
+Encoded encode(Builder& builder, const Decline& decline) {
+    const auto key = to_wire(builder, decline.key);
+    return {.type = wire::Content::Decline,
+            .offset = wire::CreateDecline(builder, key, static_cast<wire::Reason>(decline.reason)).Union(),
+            .body = {}};
+}
+
+Encoded encode(Builder& builder, const Publication& publication) {
+    const Object& object = *publication.object;
+    Blob body = encode_body(object.content);
+    const auto key = to_wire(builder, publication.key);
+    const auto suspects = to_wire(builder, publication.suspects);
+    wire::PublicationBuilder table(builder);
+    table.add_key(key);
+    table.add_suspects(suspects);
+    table.add_root(publication.root.value);
+    table.add_spread(static_cast<wire::Spread>(publication.spread));
+    table.add_serial(publication.serial);
+    table.add_sequence(publication.sequence);
+    table.add_bulk(publication.lane == Lane::bulk);
+    table.add_payload(static_cast<wire::Payload>(object.content.index()));
+    table.add_error(object.error().value());
+    table.add_lifetime_milliseconds(object.lifetime ? object.lifetime->count() : -1);
+    wire::Attributes attributes;
+    std::size_t saved_bytes = 0;
+    if (const Extent* extent = object.extent()) {
+        attributes = to_wire(extent->attributes);
+        table.add_attributes(&attributes);
+        table.add_coding(static_cast<wire::Coding>(extent->coding));
+        table.add_plain_bytes(extent->plain_bytes);
+        saved_bytes = extent->plain_bytes - extent->blob.size;
+    }
+    table.add_body_bytes(body.size);
+    table.add_body_checksum(body.checksum != 0 ? body.checksum : checksum_of(body.span()));
+    return {.type = wire::Content::Publication,
+            .offset = table.Finish().Union(),
+            .body = std::move(body),
+            .lane = publication.lane,
+            .saved_bytes = saved_bytes};
+}
+
+Encoded encode(Builder& builder, const Call& call) {
+    return {.type = wire::Content::Call,
+            .offset = wire::CreateCall(builder, call.id, call.origin.value, builder.CreateString(call.verb),
+                                       builder.CreateString(call.argument), call.patience.count(),
+                                       static_cast<wire::Silence>(call.silence))
+                          .Union(),
+            .body = {}};
+}
+
+Encoded encode(Builder& builder, const Answer& answer) {
+    Blob body = encode_body(answer.parts);
+    const Lane lane = body.size > eager_body_bytes_max ? Lane::bulk : Lane::eager;
+    return {.type = wire::Content::Answer,
+            .offset = wire::CreateAnswer(builder, answer.id, answer.origin.value, body.size,
+                                         checksum_of(body.span()))
+                          .Union(),
+            .body = std::move(body),
+            .lane = lane};
+}
+
+Encoded encode(Builder& builder, const Ping&) {
+    return {.type = wire::Content::Ping, .offset = wire::CreatePing(builder).Union(), .body = {}};
+}
+
+Encoded encode(Builder& builder, const Pong&) {
+    return {.type = wire::Content::Pong, .offset = wire::CreatePong(builder).Union(), .body = {}};
+}
+
+using Decoded = tl::expected<Message, WireError>;
+
+Decoded decode(const wire::Interest& interest, const Blob&) {
+    auto key = from_wire(*interest.key());
+    if (!key) {
+        return refuse("an interest in something that is no object");
+    }
+    auto suspects = from_wire(interest.suspects());
+    if (!suspects) {
+        return refuse("an interest that tells of too many suspects");
+    }
+    if (interest.scope() > wire::Scope::MAX) {
+        return refuse("an interest of an unknown scope");
+    }
+    return Interest{
+        .key = std::move(*key),
+        .seen = {interest.seen_eager(), interest.seen_bulk()},
+        .attempt = interest.attempt(),
+        .hops = interest.hops(),
+        .suspects = std::move(*suspects),
+        .scope = static_cast<Interest::Scope>(interest.scope()),
+        .origin = Rank{interest.origin()},
+        .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps};
+}
+
+Decoded decode(const wire::Decline& decline, const Blob&) {
+    auto key = from_wire(*decline.key());
+    if (!key || decline.reason() > wire::Reason::MAX) {
+        return refuse("a decline of something that is no object");
+    }
+    return Decline{.key = std::move(*key), .reason = static_cast<Decline::Reason>(decline.reason())};
+}
+
+Decoded decode(const wire::Publication& publication, const Blob& body) {
+    auto key = from_wire(*publication.key());
+    if (!key || publication.spread() > wire::Spread::MAX) {
+        return refuse("a publication of something that is no object");
+    }
+    if (body.size != publication.body_bytes() || checksum_of(body.span()) != publication.body_checksum()) {
+        return tl::unexpected(WireError{"a wrong checksum of " + to_string(*key), std::move(key)});
+    }
+    auto content = decode_content(publication, body);
+    auto suspects = from_wire(publication.suspects());
+    if (!content || !suspects || !answers(*content, key->kind) ||
+        publication.lifetime_milliseconds() > duration_milliseconds_max) {
+        return tl::unexpected(WireError{"a malformed " + to_string(*key), std::move(key)});
+    }
+    std::optional<std::chrono::milliseconds> lifetime;
+    if (publication.lifetime_milliseconds() >= 0) {
+        lifetime = std::chrono::milliseconds(publication.lifetime_milliseconds());
+    }
+    return Publication{.key = std::move(*key),
+                       .root = Rank{publication.root()},
+                       .spread = static_cast<Publication::Spread>(publication.spread()),
+                       .serial = publication.serial(),
+                       .sequence = publication.sequence(),
+                       .lane = publication.bulk() ? Lane::bulk : Lane::eager,
+                       .object = make_object(std::move(*content), lifetime),
+                       .suspects = std::move(*suspects)};
+}
+
+Decoded decode(const wire::Call& call, const Blob&) {
+    if (call.patience_milliseconds() < 0 || call.patience_milliseconds() > duration_milliseconds_max) {
+        return refuse("a call with unlimited patience");
+    }
+    if (call.silence() > wire::Silence::MAX) {
+        return refuse("a call of an unknown kind");
+    }
+    return Call{.id = call.id(),
+                .origin = Rank{call.origin()},
+                .verb = std::string(text_of(*call.verb())),
+                .argument = std::string(text_of(*call.argument())),
+                .patience = std::chrono::milliseconds(call.patience_milliseconds()),
+                .silence = static_cast<Call::Silence>(call.silence())};
+}
+
+Decoded decode(const wire::Answer& answer, const Blob& body) {
+    const bool intact =
+        body.size == answer.body_bytes() && checksum_of(body.span()) == answer.body_checksum();
+    const auto* table = intact ? verified<wire::AnswerBody>(body.span()) : nullptr;
+    if (table == nullptr) {
+        return refuse("an answer with a damaged body");
+    }
+    Answer result{.id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}};
+    for (const wire::Part* part : *table->parts()) {
+        result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text()))});
+    }
+    return result;
+}
+
+}  // namespace
+
+Frame encode(const Message& message) {
+    Builder builder(512);
+    Encoded encoded =
+        std::visit([&builder](const auto& content) { return encode(builder, content); }, message);
+    builder.Finish(wire::CreateHeader(builder, encoded.type, encoded.offset));
+
+    const Bytes table = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+    auto header = std::make_shared_for_overwrite<std::byte[]>(checksum_bytes + table.size());
+    const std::uint64_t sum = checksum_of(table);
+    std::memcpy(header.get(), &sum, checksum_bytes);
+    std::memcpy(header.get() + checksum_bytes, table.data(), table.size());
+    return {.header = {std::move(header), checksum_bytes + table.size()},
+            .body = std::move(encoded.body),
+            .lane = encoded.lane,
+            .saved_bytes = encoded.saved_bytes};
+}
+
+tl::expected<Message, WireError> decode(const Frame& frame) {
+    if (frame.header.size <= checksum_bytes || frame.header.size > header_bytes_max) {
+        return refuse("a header of " + std::to_string(frame.header.size) + " bytes");
+    }
+    std::uint64_t sum = 0;
+    std::memcpy(&sum, frame.header.data.get(), checksum_bytes);
+    const Bytes table = frame.header.span().subspan(checksum_bytes);
+    if (checksum_of(table) != sum) {
+        return refuse("a wrong checksum of a header");
+    }
+    const auto* header = verified<wire::Header>(table);
+    if (header == nullptr) {
+        return refuse("a malformed header");
+    }
+    switch (header->content_type()) {
+        case wire::Content::Interest:
+            return decode(*header->content_as_Interest(), frame.body);
+        case wire::Content::Publication:
+            return decode(*header->content_as_Publication(), frame.body);
+        case wire::Content::Decline:
+            return decode(*header->content_as_Decline(), frame.body);
+        case wire::Content::Call:
+            return decode(*header->content_as_Call(), frame.body);
+        case wire::Content::Answer:
+            return decode(*header->content_as_Answer(), frame.body);
+        case wire::Content::Ping:
+            return Ping{};
+        case wire::Content::Pong:
+            return Pong{};
+        case wire::Content::NONE:
+            break;
+    }
+    return refuse("a header without content");
+}
+
+}  // namespace copper

@@ -1,0 +1,56 @@
+// The control protocol: how tools talk to the daemon of this node, and through it to the whole job.
+//
+// A Unix stream socket in the instance's directory (instance.hpp). The client sends one ControlRequest as a
+// line of JSON, the daemon answers with one ControlReply as a line of JSON and closes. Only the daemon's own
+// user and root are served (SO_PEERCRED, unix(7)).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <tl/expected.hpp>
+
+namespace copper {
+
+inline constexpr std::size_t control_request_bytes_max = 64U << 10;
+inline constexpr std::size_t control_reply_bytes_max = 256U << 20;
+
+// Verbs. Each is answered by every node with one JSON object.
+namespace verb {
+inline constexpr const char* status =
+    "status";  // {host, state, mount, uptime_seconds, reader: bool, pid, trees: [...]}
+inline constexpr const char* stats =
+    "stats";  // {host, state, <the groups of metrics.hpp>}; with a number as argument: top_paths too, so many
+inline constexpr const char* stop =
+    "stop";  // {host, unmounted: bool, reason}: the node has unmounted, and ends
+}  // namespace verb
+
+struct ControlRequest {
+    std::string verb;
+    std::string argument = {};
+    std::chrono::milliseconds patience{10000};  // how long to wait for the other nodes
+};
+
+struct ControlReply {
+    struct Part {
+        std::uint32_t rank = 0;
+        nlohmann::json body;
+    };
+    std::string job;
+    std::uint32_t nodes = 0;       // of the job; parts.size() of them answered
+    std::vector<Part> parts = {};  // by rank
+    std::string error = {};        // not empty: the request itself was refused
+};
+
+std::string to_line(const ControlRequest& request);
+std::string to_line(const ControlReply& reply);
+tl::expected<ControlRequest, std::string> parse_request(std::string_view line);
+tl::expected<ControlReply, std::string> parse_reply(std::string_view line);
+
+// Client side; blocks. The error says in words what is wrong.
+tl::expected<ControlReply, std::string> ask(const std::string& socket_path, const ControlRequest& request);
+
+}  // namespace copper

@@ -1,0 +1,94 @@
+// Serves the control protocol (control.hpp) of this node.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "cache/guarded.hpp"
+#include "cache/unique_fd.hpp"
+#include "daemon/control.hpp"
+
+namespace copper {
+
+// One thread of its own, which never waits for a client: what a client may take of time, bytes and places is
+// bounded.
+class ControlServer {
+  public:
+    // May be called from any thread, once; later calls, and calls for a client that has gone, do nothing.
+    using Reply = std::function<void(ControlReply)>;
+    // Called in the server's thread; must not block.
+    using Handler = std::function<void(ControlRequest, Reply)>;
+
+    struct Options {
+        std::string socket_path;  // in a directory that only this user can enter
+        std::size_t clients_max = 64;
+        std::chrono::milliseconds request_time_max{5000};
+        std::chrono::milliseconds reply_time_max{
+            10000};  // to take a reply; and beyond its patience to get one
+        std::chrono::milliseconds closing_time_max{2000};  // for replies under way when the server closes
+    };
+    static tl::expected<std::unique_ptr<ControlServer>, std::string> start(Options options, Handler handler);
+
+    // Accepts nobody from now on, finishes the replies that are ready, and ends.
+    ~ControlServer();
+    ControlServer(const ControlServer&) = delete;
+    ControlServer& operator=(const ControlServer&) = delete;
+
+  private:
+    using TimePoint = std::chrono::steady_clock::time_point;
+    enum class Stage { requesting, waiting, replying };
+    struct Client {
+        UniqueFd fd;
+        Stage stage = Stage::requesting;
+        std::string text;      // of the request as far as it came; of the reply
+        std::size_t sent = 0;  // of the reply
+        TimePoint deadline;
+    };
+    // Shared with the Replies, which may outlive the server.
+    struct Mailbox {
+        struct Letters {
+            std::vector<std::pair<std::uint64_t, std::string>> replies;
+            bool closing = false;
+        };
+        UniqueFd wake;
+        Guarded<Letters> letters;
+    };
+
+    ControlServer(Options options, Handler handler, UniqueFd listener);
+    void serve();
+    void poll_once();
+    int poll_timeout_ms() const;
+    void accept_client();
+    bool is_trusted(int fd) const;
+    void take_letters();
+    // Each of them returns false when the client is done with.
+    bool advance(std::uint64_t id, Client& client, short events);
+    bool read_request(std::uint64_t id, Client& client);
+    bool start_request(std::uint64_t id, Client& client);
+    bool write_reply(Client& client);
+    void set_reply(Client& client, std::string line);
+    void drop_late(TimePoint now);
+    bool is_finished() const;
+
+    const Options options_;
+    const Handler handler_;
+    const std::shared_ptr<Mailbox> mailbox_;
+    UniqueFd listener_;
+    std::map<std::uint64_t, Client> clients_;
+    std::uint64_t next_id_ = 1;
+    bool closing_ = false;
+    TimePoint closing_deadline_;
+    std::thread thread_;
+};
+
+}  // namespace copper

@@ -1,0 +1,334 @@
+#include "daemon/instance.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "daemon/python_module.hpp"
+#include "daemon/secure_directory.hpp"
+
+namespace copper {
+namespace {
+
+constexpr const char* base_prefix = "/tmp/copper-";
+constexpr const char* record_name = "record.json";
+constexpr const char* new_record_name = "record.json.new";
+constexpr const char* socket_name = "control";
+constexpr const char* lock_name = "lock";
+constexpr const char* python_name = "python";
+constexpr std::size_t record_bytes_max = 1U << 20;
+// A dead instance may be removed by `copper stop` while it is being claimed.
+constexpr int claim_attempts_max = 8;
+
+std::string base_directory(uid_t user) {
+    return base_prefix + std::to_string(user);
+}
+
+std::string error_text() {
+    return std::generic_category().message(errno);
+}
+
+nlohmann::json to_json(const InstanceRecord& record) {
+    return {{"mount", record.mount},
+            {"pid", record.pid},
+            {"pid_started", record.pid_started},
+            {"user", record.user},
+            {"job", record.job},
+            {"batch_job", record.batch_job},
+            {"rank", record.rank},
+            {"nodes", record.nodes},
+            {"trees", record.trees},
+            {"made_directories", record.made_directories},
+            {"run_everywhere", record.run_everywhere}};
+}
+
+InstanceRecord record_from(const nlohmann::json& json) {
+    InstanceRecord record;
+    json.at("mount").get_to(record.mount);
+    json.at("pid").get_to(record.pid);
+    json.at("pid_started").get_to(record.pid_started);
+    json.at("user").get_to(record.user);
+    json.at("job").get_to(record.job);
+    json.at("batch_job").get_to(record.batch_job);
+    json.at("rank").get_to(record.rank);
+    json.at("nodes").get_to(record.nodes);
+    json.at("trees").get_to(record.trees);
+    json.at("made_directories").get_to(record.made_directories);
+    json.at("run_everywhere").get_to(record.run_everywhere);
+    return record;
+}
+
+std::optional<std::string> read_whole(int fd) {
+    std::string text;
+    std::array<char, 4096> buffer;
+    while (text.size() <= record_bytes_max) {
+        const ssize_t got = retry_eintr([&] { return ::read(fd, buffer.data(), buffer.size()); });
+        if (got < 0) {
+            return std::nullopt;
+        }
+        if (got == 0) {
+            return text;
+        }
+        text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return std::nullopt;
+}
+
+bool write_whole(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t put = retry_eintr([&] { return ::write(fd, text.data(), text.size()); });
+        if (put <= 0) {
+            return false;
+        }
+        text.remove_prefix(static_cast<std::size_t>(put));
+    }
+    return true;
+}
+
+bool write_file(int directory, const char* name, std::string_view text) {
+    const UniqueFd file(
+        ::openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    return file && write_whole(file.get(), text);
+}
+
+// Whole or not at all: a reader never sees half a record.
+tl::expected<void, std::string> write_record(int directory, const InstanceRecord& record) {
+    const std::string text = to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (!write_file(directory, new_record_name, text) ||
+        ::renameat(directory, new_record_name, directory, record_name) != 0) {
+        return tl::make_unexpected("cannot write the instance record: " + error_text());
+    }
+    return {};
+}
+
+tl::expected<void, std::string> write_python_module(int directory) {
+    const auto python = open_private_directory(directory, python_name, ::geteuid(), Missing::make);
+    if (!python) {
+        return tl::make_unexpected(python.error());
+    }
+    if (!write_file(python->get(), "sitecustomize.py", python_module_text)) {
+        return tl::make_unexpected("cannot write the Python module: " + error_text());
+    }
+    return {};
+}
+
+// The uid in ".../copper-<uid>/<hash>".
+std::optional<uid_t> owner_in(const std::string& directory) {
+    constexpr std::string_view prefix = base_prefix;
+    if (!directory.starts_with(prefix)) {
+        return std::nullopt;
+    }
+    uid_t user = 0;
+    const char* begin = directory.data() + prefix.size();
+    const char* end = directory.data() + directory.size();
+    const auto [rest, error] = std::from_chars(begin, end, user);
+    const bool whole = error == std::errc() && (rest == end || *rest == '/');
+    return whole ? std::optional(user) : std::nullopt;
+}
+
+struct Opened {
+    UniqueFd base;
+    UniqueFd directory;
+};
+
+// Both levels checked to be the user's own, so that root can act on them too.
+tl::expected<Opened, std::string> open_instance(const std::string& directory, Missing missing) {
+    const auto user = owner_in(directory);
+    if (!user) {
+        return tl::make_unexpected(directory + ": not an instance directory");
+    }
+    auto base = open_private_directory(AT_FDCWD, base_directory(*user), *user, missing);
+    if (!base) {
+        return tl::make_unexpected(base.error());
+    }
+    auto inner =
+        open_private_directory(base->get(), std::filesystem::path(directory).filename(), *user, missing);
+    if (!inner) {
+        return tl::make_unexpected(inner.error());
+    }
+    return Opened{.base = std::move(*base), .directory = std::move(*inner)};
+}
+
+// The lock, or nothing where the directory vanished meanwhile and it is worth another try.
+tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory) {
+    UniqueFd lock(::openat(directory, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!lock) {
+        if (errno == ENOENT) {
+            return std::nullopt;
+        }
+        return tl::make_unexpected("cannot make the lock file: " + error_text());
+    }
+    if (retry_eintr([&] { return ::flock(lock.get(), LOCK_EX | LOCK_NB); }) != 0) {
+        return tl::make_unexpected(errno == EWOULDBLOCK ? "it is already served" : error_text());
+    }
+    struct stat held = {};
+    struct stat named = {};
+    if (::fstat(lock.get(), &held) != 0 ||
+        ::fstatat(directory, lock_name, &named, AT_SYMLINK_NOFOLLOW) != 0 || held.st_ino != named.st_ino) {
+        return std::nullopt;
+    }
+    return lock;
+}
+
+std::string already_served(const InstanceRecord& record, const std::string& directory) {
+    const auto other = read_instance(directory);
+    const std::string by = other ? " by copperd, process " + std::to_string(other->pid) : "";
+    return record.mount + ": already served" + by + "; end it with `copper stop --local --mount " +
+           record.mount + "`";
+}
+
+}  // namespace
+
+std::string instance_directory(uid_t user, const std::string& mount) {
+    std::array<char, 17> hash = {};
+    std::snprintf(hash.data(), hash.size(), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(mount.data(), mount.size())));
+    return base_directory(user) + "/" + hash.data();
+}
+
+std::string python_module_directory(uid_t user, const std::string& mount) {
+    return instance_directory(user, mount) + "/" + python_name;
+}
+
+tl::expected<Instance, std::string> Instance::claim(InstanceRecord record) {
+    const std::string directory = instance_directory(::geteuid(), record.mount);
+    for (int attempt = 0; attempt < claim_attempts_max; ++attempt) {
+        auto opened = open_instance(directory, Missing::make);
+        if (!opened) {
+            return tl::make_unexpected(opened.error());
+        }
+        auto lock = lock_instance(opened->directory.get());
+        if (!lock) {
+            return tl::make_unexpected(already_served(record, directory));
+        }
+        if (!*lock) {
+            continue;
+        }
+        ::unlinkat(opened->directory.get(), socket_name, 0);  // of a daemon that was killed
+        auto written = write_record(opened->directory.get(), record);
+        if (written) {
+            written = write_python_module(opened->directory.get());
+        }
+        if (!written) {
+            return tl::make_unexpected(directory + ": " + written.error());
+        }
+        return Instance(directory, std::move(**lock));
+    }
+    return tl::make_unexpected(directory + ": another process keeps removing it");
+}
+
+Instance::Instance(Instance&& other) noexcept
+    : directory_(std::exchange(other.directory_, {})), lock_(std::move(other.lock_)) {}
+
+Instance& Instance::operator=(Instance&& other) noexcept {
+    std::swap(directory_, other.directory_);
+    std::swap(lock_, other.lock_);
+    return *this;
+}
+
+Instance::~Instance() {
+    if (!directory_.empty()) {
+        remove_instance(directory_);
+    }
+}
+
+std::optional<InstanceRecord> read_instance(const std::string& directory) {
+    const auto opened = open_instance(directory, Missing::refuse);
+    if (!opened) {
+        return std::nullopt;
+    }
+    const UniqueFd file(::openat(opened->directory.get(), record_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    const auto text = file ? read_whole(file.get()) : std::nullopt;
+    if (!text) {
+        return std::nullopt;
+    }
+    try {
+        return record_from(nlohmann::json::parse(*text));
+    } catch (const nlohmann::json::exception&) {
+        return std::nullopt;
+    }
+}
+
+std::vector<std::string> find_instances(std::optional<uid_t> user) {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (const auto& base : std::filesystem::directory_iterator("/tmp", error)) {
+        const auto owner = owner_in(base.path());
+        if (!owner || (user && *owner != *user) || base.path() != base_directory(*owner)) {
+            continue;
+        }
+        std::error_code unreadable;
+        for (const auto& inner : std::filesystem::directory_iterator(base.path(), unreadable)) {
+            if (open_instance(inner.path(), Missing::refuse)) {
+                found.push_back(inner.path());
+            }
+        }
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+std::uint64_t start_time_of(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    // The process may end between open and read, which then fails: an empty text.
+    std::string text;
+    std::getline(file, text, '\0');
+    // Field 2 is the command in parentheses, which may hold anything; field 3 follows the last parenthesis.
+    const auto end_of_command = text.rfind(')');
+    if (end_of_command == std::string::npos) {
+        return 0;
+    }
+    std::istringstream fields(text.substr(end_of_command + 1));
+    constexpr int first_field = 3;
+    constexpr int start_time_field = 22;
+    std::string field;
+    for (int i = first_field; i <= start_time_field; ++i) {
+        fields >> field;
+        if (i == first_field && field == "Z") {
+            return 0;  // it has ended, and waits for its parent
+        }
+    }
+    std::uint64_t started = 0;
+    std::from_chars(field.data(), field.data() + field.size(), started);
+    return started;
+}
+
+bool is_running(pid_t pid, std::uint64_t started) {
+    return pid > 0 && started != 0 && start_time_of(pid) == started;
+}
+
+std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount) {
+    auto record = read_instance(instance_directory(user, mount));
+    return record && is_running(record->pid, record->pid_started) ? record : std::nullopt;
+}
+
+void remove_instance(const std::string& directory) {
+    const auto opened = open_instance(directory, Missing::refuse);
+    if (!opened) {
+        return;
+    }
+    // With what Python may have compiled there. Named by the open directory, so that it is this one.
+    const auto held = "/proc/self/fd/" + std::to_string(opened->directory.get());
+    std::error_code error;
+    std::filesystem::remove_all(std::filesystem::path(held) / python_name, error);
+    // The lock goes last: until then nobody else can claim the directory.
+    for (const char* name : {socket_name, record_name, new_record_name, lock_name}) {
+        ::unlinkat(opened->directory.get(), name, 0);
+    }
+    ::unlinkat(opened->base.get(), std::filesystem::path(directory).filename().c_str(), AT_REMOVEDIR);
+    ::rmdir(base_directory(*owner_in(directory)).c_str());  // stays if others are in it
+}
+
+}  // namespace copper

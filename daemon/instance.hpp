@@ -1,0 +1,71 @@
+// What a daemon leaves on its node so that it can be found, stopped and cleaned up after: a directory
+// /tmp/copper-<uid>/<hash of the mount point>/ (mode 0700) with the control socket and a record; and, in
+// python/ there, the module that `copper env` puts in front of PYTHONPATH, where reading it costs nobody
+// anything.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "cache/unique_fd.hpp"
+
+namespace copper {
+
+struct InstanceRecord {
+    std::string mount;
+    pid_t pid = 0;
+    std::uint64_t pid_started =
+        0;  // field 22 of /proc/<pid>/stat: tells a process from a later one of the same id
+    uid_t user = 0;
+    std::string job = {};        // its name
+    std::string batch_job = {};  // its id in the batch system; empty: none
+    std::uint32_t rank = 0;
+    std::uint32_t nodes = 1;
+    std::vector<std::string> trees = {};
+    // Directories that the daemon made for the mount point, innermost first: removed at the end if empty.
+    std::vector<std::string> made_directories = {};
+    // How the job was launched, for `copper stop`: argv prefix that runs one command on every node. Empty:
+    // none.
+    std::vector<std::string> run_everywhere = {};
+};
+
+// Owned by the daemon: made at the start, removed by the destructor with everything in it.
+class Instance {
+  public:
+    // Fails if the directory is another user's, or a live daemon serves this mount.
+    static tl::expected<Instance, std::string> claim(InstanceRecord record);
+    Instance(Instance&& other) noexcept;
+    Instance& operator=(Instance&& other) noexcept;
+    ~Instance();
+
+    const std::string& directory() const { return directory_; }
+    std::string socket_path() const { return directory_ + "/control"; }
+
+  private:
+    Instance(std::string directory, UniqueFd lock)
+        : directory_(std::move(directory)), lock_(std::move(lock)) {}
+    std::string directory_;
+    UniqueFd lock_;  // held as long as the daemon lives: flock(2) tells a live instance from a dead one
+                     // without races
+};
+
+std::string instance_directory(uid_t user, const std::string& mount);
+std::string python_module_directory(uid_t user, const std::string& mount);
+// The record of a mount's instance, whether its daemon lives or not.
+std::optional<InstanceRecord> read_instance(const std::string& directory);
+// Of one user, or of all.
+std::vector<std::string> find_instances(std::optional<uid_t> user);
+bool is_running(pid_t pid, std::uint64_t started);
+std::uint64_t start_time_of(pid_t pid);  // 0 if there is no such process
+// The live daemon of this mount, of this user.
+std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount);
+// Removes a dead instance's directory (and /tmp/copper-<uid> if it is empty then).
+void remove_instance(const std::string& directory);
+
+}  // namespace copper

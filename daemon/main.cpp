@@ -1,0 +1,201 @@
+// copperd: the daemon of one node.
+#include <malloc.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <future>
+#include <iostream>
+#include <thread>
+
+#include "daemon/log.hpp"
+#include "daemon/node.hpp"
+#include "daemon/option_flags.hpp"
+#include "daemon/pinning.hpp"
+#include "daemon/signals.hpp"
+#ifdef COPPER_HAVE_MPI
+#include "collectives/mpi_fabric.hpp"
+#endif
+
+namespace copper {
+namespace {
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+constexpr int exit_by_signal = 128;
+// With all nodes leaving MPI together, one that was lost since would hold up the others for ever.
+constexpr std::chrono::seconds leave_time_max{10};
+
+struct CommandLine {
+    FlagTexts texts;
+    std::optional<std::string> config;
+    std::optional<int> exit_code;  // there is nothing more to do
+};
+
+CommandLine parse(int argc, char** argv) {
+    CommandLine line;
+    CLI::App app("copperd: the Copper daemon of one node; normally started by `copper launch`");
+    std::string config;
+    auto* config_option = app.add_option("--config", config, "a TOML file with options")->type_name("FILE");
+    add_option_flags(app, line.texts);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& help) {
+        line.exit_code = app.exit(help);
+    } catch (const CLI::ParseError& error) {
+        app.exit(error);
+        line.exit_code = exit_usage;
+    }
+    if (config_option->count() > 0) {
+        line.config = config;
+    }
+    return line;
+}
+
+bool launched_as_one_of_several() {
+#ifdef COPPER_HAVE_MPI
+    return MpiFabric::launched();
+#else
+    return false;
+#endif
+}
+
+tl::expected<std::unique_ptr<Fabric>, std::string> start_fabric(
+    [[maybe_unused]] const std::shared_ptr<ExtentMemory>& memory) {
+#ifdef COPPER_HAVE_MPI
+    if (MpiFabric::launched()) {
+        auto fabric = MpiFabric::start({.memory = memory});
+        if (!fabric) {
+            return tl::make_unexpected(fabric.error());
+        }
+        return std::unique_ptr<Fabric>(std::move(*fabric));
+    }
+#endif
+    return std::unique_ptr<Fabric>(std::make_unique<SoloFabric>());
+}
+
+void leave_fabric([[maybe_unused]] Fabric& fabric, [[maybe_unused]] Parting parting,
+                  [[maybe_unused]] int exit_code) {
+#ifdef COPPER_HAVE_MPI
+    auto* mpi = dynamic_cast<MpiFabric*>(&fabric);
+    if (mpi == nullptr) {
+        return;
+    }
+    std::promise<void> left;
+    std::thread watchdog([exit_code, waiting = left.get_future()] {
+        if (waiting.wait_for(leave_time_max) == std::future_status::timeout) {
+            ::_exit(exit_code);
+        }
+    });
+    mpi->finish(parting == Parting::together ? MpiFabric::Ending::together : MpiFabric::Ending::alone);
+    left.set_value();
+    watchdog.join();
+#endif
+}
+
+// What depends on this machine. A node on which that fails still takes part in the job, to say why.
+tl::expected<Cores, std::string> prepare(DaemonOptions& options, JobSpan span) {
+    if (auto chosen = choose_trees(options, span); !chosen) {
+        return tl::make_unexpected(chosen.error());
+    }
+    if (auto started = start_log(options); !started) {
+        return tl::make_unexpected(started.error());
+    }
+    for (const auto& warning : options.warnings) {
+        spdlog::warn("{}", warning);
+    }
+    const auto placement = pin_process(options.cores);
+    if (!placement) {
+        return tl::make_unexpected(placement.error());
+    }
+    spdlog::info("{}", placement->description);
+    return placement->cores;
+}
+
+// A node that reads for others, with many clients of its own, needs more files than a shell's usual 1024.
+void allow_many_files() {
+    rlimit files = {};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        ::setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+// Else the heap keeps much of what leaves the cache: a freed extent would make malloc put later ones among
+// small objects, where each leaves a hole of its own size, and each thread has a heap to itself.
+void give_memory_back() {
+#ifdef __GLIBC__
+    ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+    ::mallopt(M_ARENA_MAX, 8);
+#endif
+}
+
+int fail(const std::string& error, int exit_code) {
+    std::cerr << "copperd: " << error << '\n';
+    return exit_code;
+}
+
+int run(int argc, char** argv) {
+    const CommandLine line = parse(argc, argv);
+    if (line.exit_code) {
+        return *line.exit_code;
+    }
+    allow_many_files();
+    give_memory_back();
+    const bool several = launched_as_one_of_several();
+    auto options = resolve_options(line.texts, line.config);
+    const auto usable =
+        options.and_then([](const DaemonOptions& given) { return check_cache_bytes(given, 1); });
+    if (!usable && !several) {
+        return fail(usable.error(), exit_usage);
+    }
+    std::string start_error = usable ? "" : usable.error();
+    Cores cores = Cores::shared;
+    if (usable) {
+        const auto span = several && !options->local ? JobSpan::several_machines : JobSpan::one_machine;
+        if (auto prepared = prepare(*options, span)) {
+            cores = *prepared;
+        } else {
+            start_error = prepared.error();
+        }
+    }
+    if (!start_error.empty() && !several) {
+        return fail(start_error, exit_failed);
+    }
+
+    // Before the node is there, a signal ends the process at once: there is nothing to clean up.
+    std::atomic<Node*> node = nullptr;
+    std::optional<SignalWatcher> signals(std::in_place, [&node](int signal) {
+        if (Node* running = node.load()) {
+            running->stop_by_signal(signal);
+        } else {
+            ::_exit(exit_by_signal + signal);
+        }
+    });
+    const auto memory = ExtentMemory::make();
+    auto fabric = start_fabric(memory);
+    if (!fabric) {
+        return fail(fabric.error(), exit_failed);
+    }
+    Node this_node(options.value_or(DaemonOptions()), std::move(*fabric), memory, start_error, cores);
+    node = &this_node;
+    const int exit_code = this_node.run();
+    signals.reset();
+    leave_fabric(this_node.fabric(), this_node.parting(), exit_code);
+    if (this_node.is_stuck() || (several && this_node.parting() == Parting::alone)) {
+        // Without waiting for the filesystem, and without MPI's own end, which needs the other nodes.
+        std::fflush(nullptr);
+        ::_exit(exit_code);
+    }
+    return exit_code;
+}
+
+}  // namespace
+}  // namespace copper
+
+int main(int argc, char** argv) {
+    return copper::run(argc, argv);
+}

@@ -1,0 +1,227 @@
+#include "daemon/metrics.hpp"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "fuse/counters.hpp"
+
+namespace copper {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array latency_names = {"lookup", "read"};
+constexpr double microsecond = 1e-6;  // in seconds
+
+std::vector<MetricRow> make_table() {
+    constexpr auto counter = MetricKind::counter;
+    constexpr auto gauge = MetricKind::gauge;
+    std::vector<MetricRow> rows = {
+        {"fuse", "requests", counter, "requests", "Requests from the kernel, of any kind"},
+        {"fuse", "lookup", counter, "requests", "Requests for one name"},
+        {"fuse", "getattr", counter, "requests", "Requests for attributes"},
+        {"fuse", "readdir", counter, "requests", "Requests for a part of a directory"},
+        {"fuse", "readlink", counter, "requests", "Requests for a symbolic link's target"},
+        {"fuse", "open", counter, "requests", "Requests to open a file"},
+        {"fuse", "read", counter, "requests", "Requests for a file's bytes"},
+        {"fuse", "ioctl", counter, "requests",
+         "isatty() and the like, which the kernel never answers itself"},
+        {"fuse", "bytes_read", counter, "bytes", "Bytes replied to read requests"},
+        {"cache", "objects", gauge, "objects", "Objects kept"},
+        {"cache", "bytes", gauge, "bytes", "Memory taken by kept objects"},
+        {"cache", "budget_bytes", gauge, "bytes", "Memory that kept objects may take"},
+        {"cache", "hits", counter, "objects", "Questions answered at once"},
+        {"cache", "misses", counter, "objects", "Questions that had to wait for an object"},
+        {"cache", "evictions", counter, "objects", "Objects given up, or not kept, for lack of memory"},
+        {"fabric", "messages_sent", counter, "messages", "Messages sent to other nodes"},
+        {"fabric", "bytes_sent", counter, "bytes", "Bytes sent to other nodes"},
+        {"fabric", "messages_received", counter, "messages", "Messages from other nodes"},
+        {"fabric", "bytes_received", counter, "bytes", "Bytes from other nodes"},
+        {"fabric", "messages_dropped", counter, "messages",
+         "Messages given up as too much waited for their addressee"},
+        {"fabric", "frames_refused", counter, "messages",
+         "Messages refused as malformed or with a wrong checksum"},
+        {"fabric", "bytes_saved_by_compression", counter, "bytes",
+         "Bytes that compression kept off the network"},
+        {"fabric", "interests_sent", counter, "messages",
+         "Requests for an object passed on towards its reader"},
+        {"fabric", "interests_merged", counter, "messages", "Requests that joined an equal one"},
+        {"fabric", "publications_sent", counter, "messages", "Objects sent, counted for each addressee"},
+        {"fabric", "duplicates", counter, "messages", "Objects received that brought nothing new"},
+        {"fabric", "retries", counter, "messages", "Requests for an object sent again"},
+        {"fabric", "got_back", counter, "objects", "Evicted objects that their reader got from another node"},
+        {"fabric", "passed_over", counter, "messages",
+         "Objects not sent to a node that is slow to take them"},
+        {"fabric", "unshared_reads", counter, "reads", "Reads of files that no other node reads"},
+        {"fallbacks", "direct_reads", counter, "reads", "Reads of the backing filesystem out of turn"},
+        {"fallbacks", "deadline", counter, "reads", "Direct reads as the object was not there in time"},
+        {"fallbacks", "peer_lost", counter, "reads", "Direct reads as a node was lost"},
+        {"fallbacks", "corrupt", counter, "reads", "Objects refused as their checksum was wrong"},
+    };
+    for (const char* group : {"backing", "local"}) {
+        rows.push_back({group, "listings", counter, "calls", "Directories read"});
+        rows.push_back({group, "stats", counter, "calls", "statx calls"});
+        rows.push_back({group, "file_opens", counter, "calls", "Files opened"});
+        rows.push_back({group, "reads", counter, "calls", "Read calls"});
+        rows.push_back({group, "bytes", counter, "bytes", "Bytes read"});
+        rows.push_back({group, "readlinks", counter, "calls", "readlink calls"});
+        rows.push_back({group, "xattrs", counter, "calls", "Extended attribute calls"});
+    }
+    return rows;
+}
+
+const char* where(const std::string& group) {
+    if (group == "backing") {
+        return " on the backing filesystem, within the mirrored trees";
+    }
+    return group == "local" ? ", outside the mirrored trees" : "";
+}
+
+// 0 where a node says nothing of it, or something that is no number: it may be of another version.
+std::uint64_t value_of(const json& node, const MetricRow& row) {
+    const auto group = node.find(row.group);
+    if (group == node.end() || !group->is_object()) {
+        return 0;
+    }
+    const auto value = group->find(row.name);
+    return value != group->end() && value->is_number_unsigned() ? value->get<std::uint64_t>() : 0;
+}
+
+LatencyHistogram::Buckets buckets_of(const json& node, const char* name) {
+    LatencyHistogram::Buckets buckets = {};
+    const json none = json::array();
+    const json& texts = node.value(json::json_pointer(std::string("/latency_us/") + name + "/buckets"), none);
+    for (std::size_t i = 0; i < std::min(texts.size(), buckets.size()); ++i) {
+        buckets[i] = texts[i].is_number_unsigned() ? texts[i].get<std::uint64_t>() : 0;
+    }
+    return buckets;
+}
+
+std::uint64_t rss_of(const json& node) {
+    return node.value(json::json_pointer("/memory/rss_bytes"), std::uint64_t{0});
+}
+
+// The OpenMetrics name: the unit stands last in it, once.
+std::string family_of(const MetricRow& row) {
+    std::string family = std::string("copper_") + row.group;
+    std::istringstream words(row.name);
+    for (std::string word; std::getline(words, word, '_');) {
+        if (word != row.unit) {
+            family += "_" + word;
+        }
+    }
+    return family + "_" + row.unit;
+}
+
+// Label values escape backslash, quote and line feed.
+std::string label(const std::string& text) {
+    std::string escaped;
+    for (const char c : text) {
+        if (c == '\\' || c == '"') {
+            escaped += '\\';
+        }
+        escaped += c == '\n' ? "\\n" : std::string(1, c);
+    }
+    return escaped;
+}
+
+std::string labels_of(const json& node) {
+    const auto rank = node.value("rank", std::uint64_t{0});
+    return "rank=\"" + std::to_string(rank) + "\",host=\"" + label(node.value("host", std::string())) + "\"";
+}
+
+void print_head(std::ostream& out, const std::string& family, const char* type, const std::string& unit,
+                const std::string& help) {
+    out << "# TYPE " << family << ' ' << type << "\n# UNIT " << family << ' ' << unit << "\n# HELP " << family
+        << ' ' << help << '\n';
+}
+
+void print_row(std::ostream& out, const MetricRow& row, const std::vector<json>& nodes) {
+    const bool counts = row.kind == MetricKind::counter;
+    const std::string family = family_of(row);
+    print_head(out, family, counts ? "counter" : "gauge", row.unit, std::string(row.help) + where(row.group));
+    for (const auto& node : nodes) {
+        out << family << (counts ? "_total" : "") << '{' << labels_of(node) << "} " << value_of(node, row)
+            << '\n';
+    }
+}
+
+void print_latency(std::ostream& out, const char* name, const std::vector<json>& nodes) {
+    const std::string family = std::string("copper_fuse_") + name + "_latency_seconds";
+    print_head(out, family, "summary", "seconds",
+               std::string("Time from a ") + name + " request to its reply");
+    for (const auto& node : nodes) {
+        const auto buckets = buckets_of(node, name);
+        for (const double quantile : {0.5, 0.99, 1.0}) {
+            const auto latency_us = static_cast<double>(LatencyHistogram::quantile_us(buckets, quantile));
+            out << family << '{' << labels_of(node) << ",quantile=\"" << quantile << "\"} "
+                << latency_us * microsecond << '\n';
+        }
+    }
+}
+
+}  // namespace
+
+const std::vector<MetricRow>& metric_table() {
+    static const std::vector<MetricRow> table = make_table();
+    return table;
+}
+
+json latency_summary(const LatencyHistogram::Buckets& buckets) {
+    auto used = buckets.size();
+    while (used > 0 && buckets[used - 1] == 0) {
+        --used;
+    }
+    return {{"p50", LatencyHistogram::quantile_us(buckets, 0.5)},
+            {"p99", LatencyHistogram::quantile_us(buckets, 0.99)},
+            {"max", LatencyHistogram::quantile_us(buckets, 1.0)},
+            {"buckets", std::vector<std::uint64_t>(buckets.begin(),
+                                                   buckets.begin() + static_cast<std::ptrdiff_t>(used))}};
+}
+
+json add_up(const std::vector<json>& nodes) {
+    json totals;
+    for (const auto& row : metric_table()) {
+        std::uint64_t sum = 0;
+        for (const auto& node : nodes) {
+            sum += value_of(node, row);
+        }
+        totals[row.group][row.name] = sum;
+    }
+    for (const char* name : latency_names) {
+        LatencyHistogram::Buckets sum = {};
+        for (const auto& node : nodes) {
+            const auto buckets = buckets_of(node, name);
+            std::transform(sum.begin(), sum.end(), buckets.begin(), sum.begin(), std::plus<>());
+        }
+        totals["latency_us"][name] = latency_summary(sum);
+    }
+    std::uint64_t max = 0;
+    std::uint64_t total = 0;
+    for (const auto& node : nodes) {
+        max = std::max(max, rss_of(node));
+        total += rss_of(node);
+    }
+    totals["memory"] = {{"rss_bytes_max", max}, {"rss_bytes_total", total}};
+    return totals;
+}
+
+std::string to_open_metrics(const std::vector<json>& nodes) {
+    std::ostringstream out;
+    for (const auto& row : metric_table()) {
+        print_row(out, row, nodes);
+    }
+    for (const char* name : latency_names) {
+        print_latency(out, name, nodes);
+    }
+    const std::string rss = "copper_memory_rss_bytes";
+    print_head(out, rss, "gauge", "bytes", "Resident memory of the daemon");
+    for (const auto& node : nodes) {
+        out << rss << '{' << labels_of(node) << "} " << rss_of(node) << '\n';
+    }
+    out << "# EOF\n";
+    return out.str();
+}
+
+}  // namespace copper

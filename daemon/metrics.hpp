@@ -1,0 +1,38 @@
+// The one table of what Copper measures. JSON, OpenMetrics and the CLI's tables all print from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "fuse/counters.hpp"
+
+namespace copper {
+
+enum class MetricKind { counter, gauge };
+
+struct MetricRow {
+    const char* group;  // "fuse", "backing", ... as in `copper stats --json`
+    const char* name;
+    MetricKind kind;
+    const char* unit;  // "requests", "bytes", ...
+    const char* help;
+};
+const std::vector<MetricRow>& metric_table();
+
+// Per node: {"fuse": {...}, ..., "latency_us": {"lookup": {"p50":, "p99":, "max":, "buckets": [...]}, ...},
+//            "memory": {"rss_bytes": n}}.
+// Adds the nodes' groups up to totals, gauges too; latencies are merged from their buckets; "memory" becomes
+// {"rss_bytes_max": n, "rss_bytes_total": n}.
+nlohmann::json add_up(const std::vector<nlohmann::json>& nodes);
+
+// One entry of "latency_us".
+nlohmann::json latency_summary(const LatencyHistogram::Buckets& buckets);
+
+// OpenMetrics text (https://openmetrics.io, RFC draft) of the nodes' groups. The keys "rank" and "host" of
+// each node become labels.
+std::string to_open_metrics(const std::vector<nlohmann::json>& nodes);
+
+}  // namespace copper

@@ -1,0 +1,167 @@
+#include "daemon/mount_point.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+
+#include "cache/mount_table.hpp"
+#include "cache/path.hpp"
+#include "daemon/instance.hpp"
+#include "daemon/options.hpp"
+
+namespace copper {
+namespace {
+
+using Obstacle = std::optional<std::string>;
+
+constexpr mode_t for_owner_only = 0700;
+
+std::string clear_command(const std::string& mount) {
+    return "`copper stop --local --mount " + mount + "`";
+}
+
+// Whoever serves it must not be asked by a stat: a daemon that is stuck would hold this one up.
+Obstacle served_already(const std::string& mount) {
+    if (const auto record = find_live_instance(::geteuid(), mount)) {
+        return mount + ": already served by copperd, process " + std::to_string(record->pid) +
+               "; end it with " + clear_command(mount);
+    }
+    const auto mounts = read_mounts();
+    const bool mounted = std::any_of(mounts.begin(), mounts.end(), [&](const Mount& each) {
+        return each.point == mount && each.type == copper_filesystem_type;
+    });
+    if (!mounted) {
+        return std::nullopt;
+    }
+    if (read_instance(instance_directory(::geteuid(), mount))) {
+        return mount +
+               ": the dead mount of a Copper that was killed (\"Transport endpoint is not connected\"); " +
+               clear_command(mount) + " clears it";
+    }
+    return mount + ": a Copper mount already, of another user or without its daemon; " +
+           clear_command(mount) + " clears it if it is dead";
+}
+
+Obstacle surroundings(const std::string& mount) {
+    switch (MountTable().walk(mount)) {
+        case MountTable::Walk::copper_mount:
+            return mount + ": lies inside a Copper mount; choose a directory outside of it";
+        case MountTable::Walk::kernel_filesystem:
+            return mount + ": lies inside a filesystem of the kernel; choose a directory below /tmp";
+        case MountTable::Walk::allowed:
+            return std::nullopt;
+    }
+    return std::nullopt;
+}
+
+enum class Found { directory, nothing };
+
+tl::expected<Found, std::string> look_at(const std::string& path) {
+    struct stat found = {};
+    if (::lstat(path.c_str(), &found) != 0) {
+        if (errno == ENOENT) {
+            return Found::nothing;
+        }
+        if (errno == ENOTCONN) {
+            return tl::make_unexpected(path + ": a dead mount (\"Transport endpoint is not connected\"); " +
+                                       clear_command(path) + " clears it");
+        }
+        return tl::make_unexpected(path + ": " + std::generic_category().message(errno));
+    }
+    if (S_ISLNK(found.st_mode)) {
+        return tl::make_unexpected(path +
+                                   ": a symbolic link, not a directory; give the directory that it leads to");
+    }
+    if (!S_ISDIR(found.st_mode)) {
+        return tl::make_unexpected(path +
+                                   ": a file, not a directory; a mount point must be an empty directory");
+    }
+    return Found::directory;
+}
+
+// Nobody else can have put it there: it is new, or an error.
+tl::expected<void, std::string> make(const std::string& path) {
+    if (::mkdir(path.c_str(), for_owner_only) != 0) {
+        return tl::make_unexpected(
+            path + ": cannot make this directory for the mount: " + std::generic_category().message(errno));
+    }
+    return {};
+}
+
+// /tmp is everybody's: a directory that another user put there is not ours to mount in.
+Obstacle foreign_parent(const std::string& parent) {
+    struct stat found = {};
+    if (::lstat(parent.c_str(), &found) == 0 && found.st_uid != ::geteuid() && found.st_uid != 0) {
+        return parent + ": belongs to user " + std::to_string(found.st_uid) + "; choose another --mount";
+    }
+    return std::nullopt;
+}
+
+tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount) {
+    const std::string parent(parent_path(mount));
+    std::vector<std::string> missing = {mount};
+    const auto found = look_at(parent);
+    if (!found) {
+        return tl::make_unexpected(found.error());
+    }
+    const bool is_default = parent == parent_path(canonical_mount(default_mount()));
+    if (*found == Found::nothing) {
+        if (!is_default) {
+            return tl::make_unexpected(
+                mount + ": its parent directory does not exist; make it, or choose another --mount");
+        }
+        missing.push_back(parent);
+    } else if (auto foreign = is_default ? foreign_parent(parent) : std::nullopt) {
+        return tl::make_unexpected(*foreign);
+    }
+    std::vector<std::string> made;
+    for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
+        const auto result = make(*path);
+        // With several nodes on this machine, another one may have made the common parent meanwhile.
+        const bool now_there = !result && *path == parent && look_at(parent) == Found::directory;
+        if (!result && !now_there) {
+            const MadeDirectories undo(std::move(made));
+            return tl::make_unexpected(result.error());
+        }
+        made.insert(made.begin(), *path);
+    }
+    return MadeDirectories(std::move(made));
+}
+
+}  // namespace
+
+MadeDirectories::~MadeDirectories() {
+    for (const auto& path : paths_) {
+        ::rmdir(path.c_str());  // only if it is empty
+    }
+}
+
+tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
+                                                               MissingMount missing) {
+    if (!is_normalised_path(mount) || mount == "/") {
+        return tl::make_unexpected(mount + ": cannot be a mount point");
+    }
+    for (const auto check : {served_already, surroundings}) {
+        if (auto obstacle = check(mount)) {
+            return tl::make_unexpected(std::move(*obstacle));
+        }
+    }
+    const auto found = look_at(mount);
+    if (!found) {
+        return tl::make_unexpected(found.error());
+    }
+    if (*found == Found::directory) {
+        return MadeDirectories();  // Session::mount() says if it is not empty
+    }
+    if (missing == MissingMount::make) {
+        return make_missing(mount);
+    }
+    return tl::make_unexpected(mount + ": the mount point does not exist; make it (mkdir -p " + mount +
+                               "), or choose another --mount");
+}
+
+}  // namespace copper

@@ -1,0 +1,413 @@
+#include "daemon/node.hpp"
+
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "cache/mount_table.hpp"
+#include "daemon/log.hpp"
+#include "daemon/node_metrics.hpp"
+
+namespace copper {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+constexpr const char* leave_verb = "leave";
+constexpr const char* departed_verb = "departed";  // argument: the rank that leaves alone
+constexpr const char* leave_together = "together";
+constexpr const char* leave_alone = "alone";
+
+constexpr milliseconds stop_patience{10000};  // for all nodes to unmount, where nobody says otherwise
+constexpr milliseconds leave_patience{2000};  // for all nodes to hear that they may leave
+constexpr milliseconds flush_time_max{2000};  // for what a leaving node still has to send
+// Launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a second): a node that leaves alone is
+// quick.
+constexpr milliseconds departure_patience{300};  // for all nodes to hear that this one leaves
+constexpr milliseconds flush_time_max_alone{300};
+constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
+constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout, for a node that could not start
+constexpr std::uint64_t top_paths_of_job_max = 50000;  // that all nodes together report
+constexpr milliseconds degraded_for{60000};            // after a direct read
+
+Attributes attributes_of_root() {
+    struct stat found = {};
+    ::lstat("/", &found);
+    const auto time = [](const timespec& at) {
+        return Timestamp{.seconds = at.tv_sec, .nanoseconds = static_cast<std::uint32_t>(at.tv_nsec)};
+    };
+    return {.inode = found.st_ino,
+            .size = static_cast<std::uint64_t>(found.st_size),
+            .blocks = static_cast<std::uint64_t>(found.st_blocks),
+            .device = found.st_rdev,
+            .mode = found.st_mode,
+            .links = static_cast<std::uint32_t>(found.st_nlink),
+            .user = found.st_uid,
+            .group = found.st_gid,
+            .block_bytes = static_cast<std::uint32_t>(found.st_blksize),
+            .accessed = time(found.st_atim),
+            .modified = time(found.st_mtim),
+            .changed = time(found.st_ctim)};
+}
+
+// "." and the rank, where the nodes share a machine.
+DaemonOptions localised(DaemonOptions options, Rank self) {
+    if (options.local) {
+        options.mount += "." + std::to_string(self.value);
+    }
+    return options;
+}
+
+std::string dump(const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
+    ProgressLoop::Options loop;
+    loop.arity = options.arity;
+    loop.readers = options.readers;
+    loop.mover.deadline = options.deadline;
+    loop.mover.push = options.push;
+    loop.cores = cores;
+    loop.compression = options.compress;
+    return loop;
+}
+
+}  // namespace
+
+const char* to_string(StopReason reason) {
+    switch (reason) {
+        case StopReason::none:
+            return "none";
+        case StopReason::asked:
+            return "asked to stop";
+        case StopReason::signal:
+            return "a signal";
+        case StopReason::unmounted:
+            return "unmounted from outside";
+        case StopReason::start_failed:
+            return "could not start";
+        case StopReason::job_not_ready:
+            return "not all nodes could start";
+        case StopReason::forgotten:
+            return "could not start, and was not told to end";
+    }
+    return "unknown";
+}
+
+Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_ptr<ExtentMemory> memory,
+           std::string start_error, Cores cores)
+    : options_(localised(std::move(options), fabric->self())),
+      started_(std::chrono::steady_clock::now()),
+      fabric_(std::move(fabric)),
+      trees_(options_.trees),
+      start_error_(std::move(start_error)),
+      backing_(trees_, PathOpener::detect(), std::move(memory)),
+      cache_({.budget_bytes = options_.cache_bytes != 0
+                                  ? options_.cache_bytes
+                                  : default_cache_bytes(options_.local ? fabric_->size() : 1)},
+             [this](const ObjectKey& key) { loop_.want(key); }),
+      loop_(loop_options(options_, cores),
+            {.trees = trees_, .cache = cache_, .backing = backing_, .fabric = *fabric_},
+            [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); }),
+      readiness_(loop_, fabric_->size(), [this](ReadyState::Outcome outcome) {
+          if (outcome != ReadyState::Outcome::all_ready) {
+              stop(StopReason::job_not_ready);
+              stop_job(stop_patience, [](const ProgressLoop::Parts&) {});
+          }
+      }) {}
+
+Node::~Node() {
+    clean_up();
+}
+
+int Node::run() {
+    if (start_error_.empty()) {
+        if (auto started = start(); !started) {
+            start_error_ = started.error();
+        }
+    }
+    if (start_error_.empty()) {
+        begin_serving();
+    } else {
+        spdlog::error("{}", start_error_);
+        // In its loop it can say so to rank 0, which then ends the job.
+        loop_.at(std::chrono::steady_clock::now() + options_.ready_timeout + forgotten_margin,
+                 [this] { stop_alone(StopReason::forgotten); });
+    }
+    if (fabric_->self() == Rank{0}) {
+        readiness_.begin(options_.ready_timeout);
+    }
+    loop_.run();
+    clean_up();
+    spdlog::info("ended: {}", to_string(stop_reason_));
+    const bool failed = !start_error_.empty() || stop_reason_ == StopReason::job_not_ready;
+    return failed ? 1 : 0;
+}
+
+tl::expected<void, std::string> Node::start() {
+    const auto missing = options_.create_mount ? MissingMount::make : MissingMount::refuse;
+    auto made = prepare_mount_point(options_.mount, missing);
+    if (!made) {
+        return tl::make_unexpected(made.error());
+    }
+    made_ = std::move(*made);
+    auto instance = Instance::claim(make_record());
+    if (!instance) {
+        return tl::make_unexpected(instance.error());
+    }
+    instance_.emplace(std::move(*instance));
+    if (auto listening = listen(); !listening) {
+        return listening;
+    }
+    return mount();
+}
+
+InstanceRecord Node::make_record() const {
+    return {.mount = options_.mount,
+            .pid = ::getpid(),
+            .pid_started = start_time_of(::getpid()),
+            .user = ::geteuid(),
+            .job = options_.job,
+            .batch_job = batch_job_id(),
+            .rank = fabric_->self().value,
+            .nodes = fabric_->size(),
+            .trees = trees_.roots(),
+            .made_directories = made_.paths(),
+            .run_everywhere = options_.run_everywhere};
+}
+
+tl::expected<void, std::string> Node::listen() {
+    auto server = ControlServer::start(
+        {.socket_path = instance_->socket_path()},
+        [this](const ControlRequest& request, ControlServer::Reply reply) {
+            loop_.post([this, request, reply = std::move(reply)] { handle_request(request, reply); });
+        });
+    if (!server) {
+        return tl::make_unexpected(server.error());
+    }
+    control_ = std::move(*server);
+    return {};
+}
+
+tl::expected<void, std::string> Node::mount() {
+    auto session = Session::mount(
+        {.mount_point = options_.mount,
+         .trees = trees_,
+         .shared_file_bytes_max = options_.shared_file_bytes,
+         .root = attributes_of_root(),
+         .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
+         .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
+         .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off},
+        cache_, fuse_counters_);
+    if (!session) {
+        return tl::make_unexpected(session.error());
+    }
+    session_ = std::move(*session);
+    return {};
+}
+
+void Node::begin_serving() {
+    fuse_thread_ = std::thread([this] {
+        session_->serve();
+        // If it was stopped, this changes nothing.
+        loop_.post([this] { stop_alone(StopReason::unmounted); });
+    });
+    spdlog::info("rank {} of {} serves {}", fabric_->self().value, fabric_->size(), options_.mount);
+}
+
+// Everything that others can see, in the reverse order of start(). Idempotent.
+void Node::clean_up() {
+    control_.reset();
+    if (session_ != nullptr) {
+        session_->stop();
+    }
+    if (fuse_thread_.joinable()) {
+        fuse_thread_.join();
+    }
+    session_.reset();
+    instance_.reset();
+    made_ = MadeDirectories();
+}
+
+void Node::stop_by_signal(int signal) {
+    loop_.post([this, signal] {
+        spdlog::info("got signal {}", signal);
+        stop_alone(StopReason::signal);
+    });
+}
+
+void Node::stop(StopReason reason) {
+    if (stop_reason_ != StopReason::none) {
+        return;
+    }
+    stop_reason_ = reason;
+    if (session_ != nullptr) {
+        session_->stop();
+    }
+}
+
+void Node::stop_alone(StopReason reason) {
+    if (stop_reason_ != StopReason::none) {
+        return;
+    }
+    stop(reason);
+    // Nothing that others can see is left, should the process be killed before its end.
+    instance_.reset();
+    made_ = MadeDirectories();
+    // Others need not find out by waiting in vain.
+    loop_.call(departed_verb, std::to_string(fabric_->self().value), departure_patience,
+               [this](const ProgressLoop::Parts&) { leave(Parting::alone); });
+}
+
+void Node::leave(Parting parting) {
+    if (!std::exchange(leaving_, true)) {
+        parting_ = parting;
+        loop_.leave(parting == Parting::together ? flush_time_max : flush_time_max_alone);
+    }
+}
+
+void Node::stop_job(milliseconds patience, std::function<void(const ProgressLoop::Parts&)> then) {
+    loop_.call(verb::stop, std::to_string(patience.count()), patience,
+               [this, then = std::move(then)](const ProgressLoop::Parts& parts) {
+                   then(parts);
+                   const bool all = parts.size() == fabric_->size();
+                   loop_.call(leave_verb, all ? leave_together : leave_alone, leave_patience,
+                              [](const ProgressLoop::Parts&) {});
+               });
+}
+
+void Node::handle_request(const ControlRequest& request, const ControlServer::Reply& reply) {
+    const auto answer_all = [this, reply](const ProgressLoop::Parts& parts) { reply(make_reply(parts)); };
+    if (request.verb == verb::stop) {
+        stop_job(request.patience, answer_all);
+    } else if (request.verb == verb::status || request.verb == verb::stats) {
+        loop_.call(request.verb, request.argument, request.patience, answer_all);
+    } else {
+        ControlReply refused = make_reply({});
+        refused.error = "unknown verb: " + request.verb;
+        reply(refused);
+    }
+}
+
+ControlReply Node::make_reply(const ProgressLoop::Parts& parts) const {
+    ControlReply reply{.job = options_.job, .nodes = fabric_->size(), .parts = {}, .error = {}};
+    for (const auto& part : parts) {
+        auto body = json::parse(part.text, nullptr, false);
+        reply.parts.push_back(
+            {.rank = part.rank.value, .body = body.is_object() ? std::move(body) : json::object()});
+    }
+    return reply;
+}
+
+std::string Node::answer(const std::string& verb, const std::string& argument) {
+    if (verb == ready_verb) {
+        return to_text({.host = host_name(), .error = start_error_});
+    }
+    if (verb == verb::status) {
+        return dump(answer_status());
+    }
+    if (verb == verb::stats) {
+        return dump(answer_stats(argument));
+    }
+    if (verb == verb::stop) {
+        return dump(answer_stop(argument));
+    }
+    if (verb == departed_verb) {
+        return dump(answer_departed(argument));
+    }
+    if (verb == leave_verb) {
+        return dump(answer_leave(argument));
+    }
+    return dump({{"host", host_name()}, {"error", "unknown verb"}});
+}
+
+const char* Node::state() {
+    if (!start_error_.empty()) {
+        return "failed";
+    }
+    if (stop_reason_ != StopReason::none) {
+        return "stopping";
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (const auto fallbacks = loop_.mover_counters().direct_reads; fallbacks != fallbacks_seen_) {
+        fallbacks_seen_ = fallbacks;
+        last_fallback_ = now;
+    }
+    return last_fallback_ && now - *last_fallback_ < degraded_for ? "degraded" : "serving";
+}
+
+json Node::answer_status() {
+    const auto& readers = loop_.membership().readers();
+    const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
+    return {{"host", host_name()},
+            {"state", state()},
+            {"mount", options_.mount},
+            {"uptime_seconds", uptime.count()},
+            {"reader", std::find(readers.begin(), readers.end(), fabric_->self()) != readers.end()},
+            {"pid", ::getpid()},
+            {"reads", session_ != nullptr && session_->passes_through() ? "passthrough" : "daemon"},
+            {"trees", trees_.roots()},
+            {"error", start_error_}};
+}
+
+json Node::answer_stats(const std::string& paths_max) {
+    json stats = metrics_of({.fuse = fuse_counters_,
+                             .backing = backing_.within_trees(),
+                             .local = backing_.outside_trees(),
+                             .cache = cache_.statistics(),
+                             .fabric = fabric_->counters(),
+                             .mover = loop_.mover_counters(),
+                             .frames_refused = loop_.frames_refused()});
+    const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
+    stats["host"] = host_name();
+    // Schema 1 knows "lost" besides, which a node cannot say of itself.
+    stats["state"] = state() == std::string("serving") ? "serving" : "degraded";
+    stats["mount"] = options_.mount;
+    stats["uptime_seconds"] = uptime.count();
+    if (!paths_max.empty()) {
+        const std::uint64_t wanted = std::strtoull(paths_max.c_str(), nullptr, 10);
+        const std::uint64_t share = std::max<std::uint64_t>(top_paths_of_job_max / fabric_->size(), 10);
+        stats["top_paths"] = top_paths(fuse_counters_.hot_paths, std::min(wanted, share));
+    }
+    return stats;
+}
+
+bool Node::is_mounted() const {
+    const auto mounts = read_mounts();
+    return std::any_of(mounts.begin(), mounts.end(), [this](const Mount& mount) {
+        return mount.point == options_.mount && mount.type == copper_filesystem_type;
+    });
+}
+
+json Node::answer_stop(const std::string& patience_ms) {
+    stop(StopReason::asked);
+    // The call to leave comes when all have answered or the asker's patience has ended; or never, if it is
+    // lost.
+    const milliseconds patience(std::strtoll(patience_ms.c_str(), nullptr, 10));
+    loop_.at(std::chrono::steady_clock::now() + patience + abandoned_after,
+             [this] { leave(Parting::alone); });
+    const bool unmounted = session_ == nullptr || !is_mounted();
+    return {{"host", host_name()}, {"unmounted", unmounted}, {"reason", to_string(stop_reason_)}};
+}
+
+json Node::answer_departed(const std::string& rank_text) {
+    const auto rank = std::strtoull(rank_text.c_str(), nullptr, 10);
+    if (rank < fabric_->size() && rank != fabric_->self().value) {
+        // Not now: the call itself still passes through the tree of the node that leaves.
+        loop_.post([this, left = Rank{static_cast<std::uint32_t>(rank)}] { loop_.lose_for_good(left); });
+    }
+    return {{"host", host_name()}};
+}
+
+json Node::answer_leave(const std::string& how) {
+    leave(how == leave_together ? Parting::together : Parting::alone);
+    return {{"host", host_name()}};
+}
+
+}  // namespace copper

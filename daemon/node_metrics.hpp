@@ -1,0 +1,32 @@
+// What a node has counted, in the form of the metric table.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "cache/backing.hpp"
+#include "cache/cache.hpp"
+#include "collectives/fabric.hpp"
+#include "collectives/mover.hpp"
+#include "fuse/counters.hpp"
+
+namespace copper {
+
+struct NodeCounts {
+    const FuseCounters& fuse;
+    const BackingCounters& backing;
+    const BackingCounters& local;
+    Cache::Statistics cache;
+    FabricCounters fabric;
+    MoverCounters mover;
+    std::uint64_t frames_refused = 0;
+};
+
+// All groups of metrics.hpp.
+nlohmann::json metrics_of(const NodeCounts& counts);
+
+// [{"path":, "requests":, "absent":, "bytes_read":}, ...], most requests first.
+nlohmann::json top_paths(HotPaths& paths, std::size_t paths_max);
+
+std::uint64_t resident_bytes();
+
+}  // namespace copper

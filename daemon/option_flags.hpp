@@ -1,0 +1,40 @@
+// The option table as flags of a CLI11 application: `copperd` and `copper launch` share it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "daemon/options.hpp"
+
+namespace copper {
+
+// `texts` must outlive the parse; `names` that the application has itself are left out.
+inline void add_option_flags(CLI::App& app, FlagTexts& texts,
+                             const std::vector<std::string>& leave_out = {}) {
+    for (const auto& row : option_table()) {
+        if (std::find(leave_out.begin(), leave_out.end(), row.name) != leave_out.end()) {
+            continue;
+        }
+        CLI::Option* option = nullptr;
+        if (row.argument.empty()) {
+            // --name, or --name=false
+            option = app.add_flag_function(
+                "--" + row.name,
+                [&texts, name = row.name](std::int64_t count) {
+                    texts[name] = {count > 0 ? "true" : "false"};
+                },
+                row.help);
+        } else {
+            option = app.add_option_function<std::vector<std::string>>(
+                "--" + row.name,
+                [&texts, name = row.name](const std::vector<std::string>& given) { texts[name] = given; },
+                row.help);
+            option->type_name(row.argument)->allow_extra_args(false);
+        }
+        if (row.audience == OptionRow::Audience::hidden) {
+            option->group("");
+        }
+    }
+}
+
+}  // namespace copper

@@ -1,0 +1,125 @@
+// The options of a daemon. Each can be given as a flag, as an environment variable (COPPER_ + the flag's name
+// in capitals with underscores) or as a key of a TOML file (the flag's name); flags win over the environment,
+// the environment over the file, the file over the default.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "cache/compressor.hpp"
+#include "collectives/push.hpp"
+
+namespace copper {
+
+enum class Toggle { automatic, off, on };
+enum class LogLevel { none, fatal, error, warning, info, debug };
+
+struct DaemonOptions {
+    std::string mount;               // --mount DIR; default /tmp/$USER/copper
+    std::vector<std::string> trees;  // --tree PATH, repeatable; default: every shared filesystem mounted
+    std::string cores = "auto";      // --cores auto|none|LIST (hwloc/cpuset list format)
+    std::uint64_t cache_bytes =
+        0;  // --cache-bytes SIZE (K, M, G, T suffixes: powers of 1024); 0: default_cache_bytes()
+    // --shared-file-bytes SIZE: larger files are read by each node for itself
+    std::uint64_t shared_file_bytes = std::numeric_limits<std::uint64_t>::max();
+    Compression compress = Compression::automatic;  // --compress auto|off|lz4
+    std::uint32_t readers = 16;                     // --readers K
+    std::uint32_t arity = 4;                        // --arity K
+    Push push = Push::automatic;                    // --push auto|always|never
+    std::chrono::milliseconds deadline{10000};      // --deadline SECONDS (fractions allowed)
+    std::string log_dir;                            // --log-dir DIR; empty: standard error
+    bool log_to_output = false;                     // --log-to-output: to standard error too
+    LogLevel log_level = LogLevel::warning;         // --log-level NAME or 0..5
+    bool allow_other = false;                       // --allow-other
+    bool passthrough = false;                       // --passthrough auto|off
+    bool rewrite_symlinks = true;                   // --no-rewrite-symlinks
+    std::string job;  // --job ID; default: of PBS, Slurm or Flux, else "local-<pid>"
+
+    // Hidden flags, for `copper launch`; neither environment nor file has them.
+    bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount
+    bool create_mount = false;  // --create-mount: make the mount point if it is missing, remove it at the end
+    std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
+    std::vector<std::string>
+        run_everywhere;  // --run-everywhere ARG, repeatable: InstanceRecord's argv prefix
+
+    std::vector<std::string> warnings;  // what resolve_options() found odd, but no error
+};
+
+// One row for each option: its name, argument, help and how its text is taken. The flags of `copperd` and of
+// `copper launch`, the environment and the TOML file are all read through this table.
+struct OptionRow {
+    std::string name;      // without "--"
+    std::string argument;  // for help; empty: a switch
+    std::string help;
+    enum class Arity { once, repeatable };
+    enum class Audience { user, hidden };  // hidden: a flag between our own programs, not in --help
+    Arity arity = Arity::once;
+    Audience audience = Audience::user;
+    // A switch is given as the text "true" or "false". Takes the texts of the option into the options; the
+    // error says what is wrong with them.
+    tl::expected<void, std::string> (*take)(const std::vector<std::string>& texts, DaemonOptions& options);
+};
+const std::vector<OptionRow>& option_table();
+
+// The texts given as flags, by name.
+using FlagTexts = std::map<std::string, std::vector<std::string>>;
+
+// Joins flags, environment and file. Errors name the source: "COPPER_DEADLINE: ...", "file.toml: key ...:
+// ...". The file is `config_file`, or COPPER_CONFIG. Without --tree it leaves `trees` empty: see
+// choose_trees().
+tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
+                                                         const std::optional<std::string>& config_file);
+
+// What environment and file say (the environment wins), for all options of the table and those of `copper
+// launch` alone (launch_option_names). An unknown key of the file is an error; an unknown COPPER_ variable,
+// which may belong to someone's script, is a warning.
+struct SourcedText {
+    std::string source;  // "COPPER_DEADLINE", "file.toml: key 'deadline'", for error messages
+    std::vector<std::string> texts;
+};
+struct Sources {
+    std::map<std::string, SourcedText> by_name;
+    std::vector<std::string> warnings;
+};
+tl::expected<Sources, std::string> read_sources(const std::optional<std::string>& config_file);
+const std::vector<std::string>& launch_option_names();
+
+// Where no tree was given: every shared filesystem that is mounted; "/" if there is none and all nodes are on
+// this machine, else an error.
+enum class JobSpan { one_machine, several_machines };
+tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan span);
+
+// The types (proc(5)) of filesystems that all nodes of a job see alike.
+bool is_shared_filesystem(std::string_view type);
+
+// An absolute, normalised path with symbolic links resolved as far as it exists: what a mount point is known
+// by.
+std::string canonical_mount(const std::string& path);
+// The default: /tmp/$USER/copper.
+std::string default_mount();
+
+inline constexpr std::uint64_t cache_bytes_default_max = std::uint64_t{16} << 30;
+// What cache_bytes == 0 stands for, in each of the daemons that share this machine.
+std::uint64_t default_cache_bytes(std::size_t daemons_here);
+// Whether their caches fit into this machine's memory. For the machine that they run on: where `copper
+// launch` runs can be another one.
+tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, std::size_t daemons_here);
+
+tl::expected<std::uint64_t, std::string> parse_size(std::string_view text);
+std::string to_string(LogLevel level);
+
+// The job's id as the batch system gave it (PBS, Slurm or Flux), whatever its --job says; empty: none.
+std::string batch_job_id();
+
+// The options as flags again: `copperd` started with them resolves to the same.
+std::vector<std::string> to_flags(const DaemonOptions& options);
+
+}  // namespace copper

@@ -1,0 +1,345 @@
+#include "daemon/progress_loop.hpp"
+
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "collectives/wire.hpp"
+
+namespace copper {
+namespace {
+
+TimePoint now() {
+    return std::chrono::steady_clock::now();
+}
+
+// By default the kernel may lengthen each pause by 50 us, which is more than the shortest of them.
+constexpr unsigned long timer_slack_ns = 1000;
+
+template <typename... Ts>
+struct Overloaded : Ts... {
+    using Ts::operator()...;
+};
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 does not find it by itself
+
+}  // namespace
+
+ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call)
+    : options_(std::move(options)),
+      around_(surroundings),
+      answer_call_(std::move(answer_call)),
+      membership_({.size = around_.fabric.size(),
+                   .self = around_.fabric.self(),
+                   .arity = options_.arity,
+                   .readers = options_.readers}),
+      mover_(options_.mover, around_.trees, membership_, *this),
+      roll_call_(membership_, *this),
+      failure_detector_(options_.failure_detector),
+      pacer_(options_.pacer),
+      compressor_(options_.compression),
+      pool_(options_.pool) {}
+
+bool ProgressLoop::push(Event event, std::size_t events_max) {
+    bool notify = false;
+    {
+        auto inbox = inbox_.lock();
+        if (inbox->events.size() >= events_max) {
+            return false;
+        }
+        inbox->events.push_back(std::move(event));
+        notify = inbox->sleeping;
+        inbox->sleeping = false;
+    }
+    if (notify) {
+        wake_.notify_one();
+    }
+    return true;
+}
+
+void ProgressLoop::want(const ObjectKey& key) {
+    if (!push(Want{key}, options_.inbox_events_max)) {
+        around_.cache.deliver(key, around_.backing.read(key, find({ObjectKind::listing, key.path, 0})));
+    }
+}
+
+void ProgressLoop::post(Task task) {
+    push(std::move(task), SIZE_MAX);
+}
+
+void ProgressLoop::run() {
+    ::prctl(PR_SET_TIMERSLACK, timer_slack_ns);
+    while (!may_leave()) {
+        bool moved = take_events();
+        moved = poll_fabric() || moved;
+        run_due();
+        start_reads();
+        pause(moved                  ? Pacer::Activity::moved
+              : mover_.pending() > 0 ? Pacer::Activity::waiting
+                                     : Pacer::Activity::none);
+    }
+}
+
+bool ProgressLoop::may_leave() const {
+    if (!leave_by_) {
+        return false;
+    }
+    const bool quiet = !roll_call_.next_deadline() && around_.fabric.flushed();
+    return quiet || now() >= *leave_by_;
+}
+
+void ProgressLoop::leave(std::chrono::milliseconds time_max) {
+    const TimePoint by = now() + time_max;
+    leave_by_ = leave_by_ ? std::min(*leave_by_, by) : by;
+}
+
+bool ProgressLoop::take_events() {
+    taken_.clear();
+    inbox_.lock()->events.swap(taken_);
+    const TimePoint time = now();
+    for (Event& event : taken_) {
+        handle(event, time);
+    }
+    return !taken_.empty();
+}
+
+void ProgressLoop::handle(Event& event, TimePoint time) {
+    std::visit(Overloaded{[&](Want& want) { mover_.want(want.key, time); },
+                          [&](ReadDone& done) {
+                              --reads_in_flight_;
+                              mover_.read_done(done.key, done.object, time);
+                          },
+                          [](Task& task) { task(); }},
+               event);
+}
+
+bool ProgressLoop::poll_fabric() {
+    return around_.fabric.must_poll() &&
+           around_.fabric.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
+                                   [this](Rank rank) { lose_for_good(rank); });
+}
+
+void ProgressLoop::lose_for_good(Rank rank) {
+    lose({{.rank = rank}});
+}
+
+void ProgressLoop::lose(const std::vector<LostNode>& nodes) {
+    if (nodes.empty()) {
+        return;
+    }
+    for (const LostNode& node : nodes) {
+        if (membership_.is_alive(node.rank)) {
+            spdlog::warn("node {} is lost", node.rank.value);
+        }
+    }
+    mover_.peers_lost(nodes, now());
+    for (const LostNode& node : nodes) {
+        roll_call_.peer_lost(node.rank);
+    }
+}
+
+// What another node suspects.
+void ProgressLoop::heed(Rank from, const Suspects& suspects, TimePoint time) {
+    std::vector<LostNode> lost;
+    for (const auto& [rank, silence] : suspects) {
+        const TimePoint since = time - silence;
+        if (rank == membership_.self()) {
+            send({&from, 1}, Pong{});
+        } else if (membership_.is_alive(rank) && !failure_detector_.was_heard_since(rank, since)) {
+            lost.push_back({.rank = rank, .silent_since = since});
+        }
+    }
+    lose(lost);
+}
+
+void ProgressLoop::heard(Rank from, TimePoint time) {
+    failure_detector_.heard(from, time);
+    if (membership_.is_alive(from)) {
+        return;
+    }
+    mover_.peer_regained(from, time);
+    if (membership_.is_alive(from)) {
+        spdlog::warn("node {} is back", from.value);
+    }
+}
+
+void ProgressLoop::look_after_peers(TimePoint time) {
+    std::set<Rank> awaited = mover_.awaited();
+    awaited.merge(roll_call_.awaited());
+    const auto verdict = failure_detector_.look(awaited, membership_.suspects(), time);
+    send(verdict.to_ping, Ping{});
+    lose(verdict.lost);
+}
+
+void ProgressLoop::receive(Rank from, const Frame& frame) {
+    const auto message = decode(frame);
+    if (!message) {
+        ++frames_refused_;
+        spdlog::warn("a message from node {} was refused: {}", from.value, message.error().reason);
+        if (message.error().corrupt_object) {
+            mover_.corrupt(*message.error().corrupt_object);
+        }
+        return;
+    }
+    const TimePoint time = now();
+    heard(from, time);
+    std::visit(Overloaded{[&](const Interest& interest) {
+                              heed(from, interest.suspects, time);
+                              mover_.receive(from, interest, time);
+                          },
+                          [&](const Publication& publication) {
+                              heed(from, publication.suspects, time);
+                              mover_.receive(from, publication, time);
+                          },
+                          [&](const Decline& decline) { mover_.receive(from, decline, time); },
+                          [&](const Call& call) { roll_call_.receive(from, call, time); },
+                          [&](const Answer& answer) { roll_call_.receive(from, answer, time); },
+                          [&](const Ping&) {
+                              send({&from, 1}, Pong{});
+                          },
+                          [](const Pong&) {}},
+               *message);
+}
+
+void ProgressLoop::run_due() {
+    const TimePoint time = now();
+    if (const auto due = mover_.next_deadline(); due && *due <= time) {
+        mover_.tick(time);
+    }
+    if (const auto due = roll_call_.next_deadline(); due && *due <= time) {
+        roll_call_.tick(time);
+    }
+    if (time >= next_look_) {
+        look_after_peers(time);
+        next_look_ = time + failure_detector_.options().interval;
+    }
+    while (!tasks_.empty() && tasks_.begin()->first <= time) {
+        tasks_.extract(tasks_.begin()).mapped()();
+    }
+}
+
+std::optional<TimePoint> ProgressLoop::next_deadline() const {
+    std::optional<TimePoint> next = leave_by_;
+    const auto consider = [&next](std::optional<TimePoint> due) {
+        if (due) {
+            next = next ? std::min(*next, *due) : due;
+        }
+    };
+    consider(mover_.next_deadline());
+    consider(roll_call_.next_deadline());
+    if (mover_.pending() > 0 || roll_call_.next_deadline()) {
+        consider(next_look_);
+    }
+    if (!tasks_.empty()) {
+        consider(tasks_.begin()->first);
+    }
+    return next;
+}
+
+void ProgressLoop::pause(Pacer::Activity activity) {
+    if (may_leave()) {
+        return;
+    }
+    const auto due = next_deadline();
+    if (!around_.fabric.must_poll()) {
+        wait_for_events(due);
+        return;
+    }
+    const TimePoint time = now();
+    const bool crowded = options_.cores == Cores::shared && cores_.is_crowded(time);
+    const auto length =
+        pacer_.next(activity, crowded ? Pacer::Machine::crowded : Pacer::Machine::has_idle_cores, time);
+    if (length == Pacer::Pause::zero()) {
+        ::sched_yield();
+        return;
+    }
+    wait_for_events(due ? std::min(*due, time + length) : time + length);
+}
+
+void ProgressLoop::wait_for_events(std::optional<TimePoint> until) {
+    auto inbox = inbox_.lock();
+    inbox->sleeping = inbox->events.empty();
+    const auto awake = [&inbox] { return !inbox->sleeping; };
+    if (until) {
+        wake_.wait_until(inbox.lock(), *until, awake);
+    } else {
+        wake_.wait(inbox.lock(), awake);
+    }
+    inbox->sleeping = false;
+}
+
+ObjectPtr ProgressLoop::find(const ObjectKey& key) {
+    return around_.cache.find(key);
+}
+
+void ProgressLoop::deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) {
+    around_.cache.deliver(key, object, retention);
+}
+
+std::uint64_t ProgressLoop::backlog_bytes(Rank to) {
+    return around_.fabric.backlog_bytes(to);
+}
+
+void ProgressLoop::read(const ObjectKey& key) {
+    ++reads_in_flight_;
+    waiting_reads_.push_back(key);
+    start_reads();
+}
+
+// In a thread of the pool. What is never sent stays plain.
+ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, double link_bytes_per_second) {
+    const ObjectPtr listing =
+        key.kind == ObjectKind::batch ? find({ObjectKind::listing, key.path, 0}) : nullptr;
+    ObjectPtr object = around_.backing.read(key, listing);
+    const bool is_shared = key.kind == ObjectKind::extent && around_.trees.contains(key.path);
+    return is_shared ? compressor_.compress(key, std::move(object), link_bytes_per_second) : object;
+}
+
+// What the pool has no place for waits here: each job that ends posts an event, after which the loop comes
+// back.
+void ProgressLoop::start_reads() {
+    while (!waiting_reads_.empty()) {
+        const auto link_bytes_per_second = around_.fabric.link_bytes_per_second();
+        const bool submitted = pool_.submit([this, key = waiting_reads_.front(), link_bytes_per_second] {
+            push(ReadDone{key, read_and_code(key, link_bytes_per_second)}, SIZE_MAX);
+        });
+        if (!submitted) {
+            return;
+        }
+        waiting_reads_.pop_front();
+    }
+}
+
+void ProgressLoop::send(std::span<const Rank> to, const Message& message) {
+    if (to.empty()) {
+        return;
+    }
+    const Frame frame = encode(message);
+    for (const Rank rank : to) {
+        around_.fabric.send(rank, frame);
+    }
+}
+
+std::string ProgressLoop::answer(const std::string& verb, const std::string& argument) {
+    return answer_call_(verb, argument);
+}
+
+void ProgressLoop::finished(std::uint64_t id, Parts parts) {
+    if (auto caller = callers_.extract(id)) {
+        caller.mapped()(parts);
+    }
+}
+
+void ProgressLoop::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
+                        std::function<void(const Parts&)> done, Call::Silence silence) {
+    callers_[roll_call_.call(std::move(verb), std::move(argument), patience, now(), silence)] =
+        std::move(done);
+}
+
+void ProgressLoop::at(TimePoint due, Task task) {
+    tasks_.emplace(due, std::move(task));
+}
+
+}  // namespace copper

@@ -1,0 +1,151 @@
+// The thread that drives the protocol core: everything that Mover, RollCall, Membership and the fabric do
+// happens in it, and everything that others want of them reaches it through an inbox.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cache/backing.hpp"
+#include "cache/cache.hpp"
+#include "cache/compressor.hpp"
+#include "cache/guarded.hpp"
+#include "cache/reader_pool.hpp"
+#include "cache/trees.hpp"
+#include "collectives/fabric.hpp"
+#include "collectives/failure_detector.hpp"
+#include "collectives/membership.hpp"
+#include "collectives/mover.hpp"
+#include "collectives/roll_call.hpp"
+#include "daemon/core_gauge.hpp"
+#include "daemon/pacer.hpp"
+#include "daemon/pinning.hpp"
+
+namespace copper {
+
+class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
+  public:
+    using Task = std::function<void()>;
+    using Parts = std::vector<Answer::Part>;
+
+    struct Options {
+        std::size_t arity = 4;
+        std::size_t readers = 16;
+        Mover::Options mover;
+        FailureDetector::Options failure_detector;
+        ReaderPool::Options pool;
+        Pacer::Options pacer;
+        Cores cores = Cores::shared;
+        Compression compression = Compression::automatic;
+        // Beyond this many events a want is read directly by the thread that wants. What others post is
+        // bounded by what the loop itself started, and by the control server's clients.
+        std::size_t inbox_events_max = 1U << 20;
+    };
+    // All of them outlive the loop.
+    struct Surroundings {
+        const Trees& trees;
+        Cache& cache;
+        BackingStore& backing;
+        Fabric& fabric;
+    };
+    // The node's own answer to a roll call, in the loop's thread.
+    using AnswerCall = std::function<std::string(const std::string& verb, const std::string& argument)>;
+
+    ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call);
+    ~ProgressLoop() override = default;
+
+    // From any thread.
+    void want(const ObjectKey& key);  // the cache misses it
+    void post(Task task);             // runs in the loop's thread
+
+    // The rest belongs to the loop's thread, which is the fabric's thread.
+    void run();  // until leave()
+    // Ends run() as soon as no roll call passes through this node and all is sent, or after `time_max`.
+    void leave(std::chrono::milliseconds time_max);
+    // Asks all nodes; `done` gets the answers.
+    void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
+              std::function<void(const Parts&)> done, Call::Silence silence = Call::Silence::is_suspicious);
+    void at(TimePoint due, Task task);
+    // This node is not to be counted on any more, whatever it may still say.
+    void lose_for_good(Rank rank);
+
+    const Membership& membership() const { return membership_; }
+    const MoverCounters& mover_counters() const { return mover_.counters(); }
+    std::uint64_t frames_refused() const { return frames_refused_; }
+    std::uint64_t reads_in_flight() const { return reads_in_flight_; }
+
+  private:
+    struct Want {
+        ObjectKey key;
+    };
+    struct ReadDone {
+        ObjectKey key;
+        ObjectPtr object;
+    };
+    using Event = std::variant<Want, ReadDone, Task>;
+    struct Inbox {
+        std::vector<Event> events;
+        bool sleeping = false;  // the loop waits for it: the waker must notify
+    };
+
+    // Mover::Effects and RollCall::Effects
+    ObjectPtr find(const ObjectKey& key) override;
+    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) override;
+    void read(const ObjectKey& key) override;
+    void send(std::span<const Rank> to, const Message& message) override;
+    std::uint64_t backlog_bytes(Rank to) override;
+    std::string answer(const std::string& verb, const std::string& argument) override;
+    void finished(std::uint64_t id, Parts parts) override;
+
+    bool push(Event event, std::size_t events_max);
+    bool take_events();
+    void handle(Event& event, TimePoint now);
+    void receive(Rank from, const Frame& frame);
+    void heard(Rank from, TimePoint now);
+    void look_after_peers(TimePoint now);
+    void heed(Rank from, const Suspects& suspects, TimePoint time);
+    void lose(const std::vector<LostNode>& nodes);
+    bool poll_fabric();
+    void start_reads();
+    ObjectPtr read_and_code(const ObjectKey& key, double link_bytes_per_second);
+    void run_due();
+    std::optional<TimePoint> next_deadline() const;
+    bool may_leave() const;
+    void pause(Pacer::Activity activity);
+    void wait_for_events(std::optional<TimePoint> until);
+
+    const Options options_;
+    const Surroundings around_;
+    const AnswerCall answer_call_;
+
+    Membership membership_;
+    Mover mover_;
+    RollCall roll_call_;
+    FailureDetector failure_detector_;
+    TimePoint next_look_;
+    Pacer pacer_;
+    CoreGauge cores_;
+    std::map<std::uint64_t, std::function<void(const Parts&)>> callers_;
+    std::multimap<TimePoint, Task> tasks_;
+    // Reads that wait for a place in the pool. Not more than the Mover has pending: it starts one read for
+    // each.
+    std::deque<ObjectKey> waiting_reads_;
+    std::uint64_t reads_in_flight_ = 0;
+    std::uint64_t frames_refused_ = 0;
+    std::optional<TimePoint> leave_by_;
+    std::vector<Event> taken_;
+
+    Guarded<Inbox> inbox_;
+    std::condition_variable wake_;
+
+    Compressor compressor_;
+    ReaderPool pool_;  // last: its jobs end before anything they use
+};
+
+}  // namespace copper

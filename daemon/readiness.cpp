@@ -1,0 +1,91 @@
+#include "daemon/readiness.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace copper {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds patience{1000};
+
+void print_line(const std::string& line) {
+    // Whether anybody reads it is not the daemon's concern: it goes on if the pipe is closed.
+    std::fputs((line + "\n").c_str(), stdout);
+    std::fflush(stdout);
+}
+
+ReadyAnswer read_answer(const std::string& text) {
+    try {
+        const auto answer = json::parse(text);
+        return {.host = answer.at("host").get<std::string>(), .error = answer.at("error").get<std::string>()};
+    } catch (const json::exception&) {
+        return {.host = "", .error = "its answer is not understood"};
+    }
+}
+
+}  // namespace
+
+std::string to_text(const ReadyAnswer& answer) {
+    return json{{"host", answer.host}, {"error", answer.error}}.dump(-1, ' ', false,
+                                                                     json::error_handler_t::replace);
+}
+
+ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look) {
+    auto failed = json::array();
+    std::set<std::uint32_t> answered;
+    for (const auto& part : parts) {
+        const auto answer = read_answer(part.text);
+        answered.insert(part.rank.value);
+        if (!answer.error.empty()) {
+            failed.push_back({{"host", answer.host}, {"rank", part.rank.value}, {"reason", answer.error}});
+        }
+    }
+    auto missing = json::array();
+    for (std::uint32_t rank = 0; rank < nodes; ++rank) {
+        if (!answered.contains(rank)) {
+            missing.push_back(rank);
+        }
+    }
+    const bool done = missing.empty() || look == Look::last;
+    const bool all_ready = missing.empty() && failed.empty();
+    const std::size_t ready = answered.size() - failed.size();
+    const json line = {{"copper", "ready"}, {"ready", ready},     {"nodes", nodes},
+                       {"failed", failed},  {"missing", missing}, {"done", done}};
+    auto outcome = ReadyState::Outcome::undecided;
+    if (done) {
+        outcome = all_ready ? ReadyState::Outcome::all_ready : ReadyState::Outcome::failed;
+    }
+    return {.line = line.dump(-1, ' ', false, json::error_handler_t::replace), .outcome = outcome};
+}
+
+void Readiness::begin(std::chrono::milliseconds timeout) {
+    deadline_ = std::chrono::steady_clock::now() + timeout;
+    ask();
+}
+
+void Readiness::ask() {
+    loop_.call(
+        ready_verb, "", patience, [this](const ProgressLoop::Parts& parts) { judge(parts); },
+        Call::Silence::is_expected);
+}
+
+void Readiness::judge(const ProgressLoop::Parts& parts) {
+    // A node that is gone will not answer any more; one that is only suspected may.
+    const auto& membership = loop_.membership();
+    const bool all_answered = parts.size() >= membership.alive().size() + membership.suspects().size();
+    const bool again = !all_answered && std::chrono::steady_clock::now() < deadline_;
+    const Look look = again ? Look::again : Look::last;
+    const ReadyState state = ready_state(parts, nodes_, look);
+    print_line(state.line);
+    if (state.outcome == ReadyState::Outcome::undecided) {
+        ask();
+    } else {
+        done_(state.outcome);
+    }
+}
+
+}  // namespace copper

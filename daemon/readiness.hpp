@@ -1,0 +1,52 @@
+// Rank 0 finds out whether every node serves its mirror, and says so on standard output, one line of JSON for
+// each look: what `copper launch` waits for.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "daemon/progress_loop.hpp"
+
+namespace copper {
+
+inline constexpr const char* ready_verb = "ready";
+
+// A node's answer to the verb "ready".
+struct ReadyAnswer {
+    std::string host;
+    std::string error;  // empty: it serves
+};
+std::string to_text(const ReadyAnswer& answer);
+
+// The line that `copper launch` reads:
+// {"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"..","rank":2,"reason":".."}],"missing":[1],"done":false}
+struct ReadyState {
+    std::string line;
+    enum class Outcome { undecided, all_ready, failed } outcome = Outcome::undecided;
+};
+// `last`: whoever is missing now is missing for good.
+enum class Look { again, last };
+ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look);
+
+// Belongs to the loop's thread.
+class Readiness {
+  public:
+    using Done = std::function<void(ReadyState::Outcome)>;
+    Readiness(ProgressLoop& loop, std::uint32_t nodes, Done done)
+        : loop_(loop), nodes_(nodes), done_(std::move(done)) {}
+
+    // Asks until every node has answered that it serves or why not, or `timeout` has passed.
+    void begin(std::chrono::milliseconds timeout);
+
+  private:
+    void ask();
+    void judge(const ProgressLoop::Parts& parts);
+
+    ProgressLoop& loop_;
+    const std::uint32_t nodes_;
+    const Done done_;
+    TimePoint deadline_;
+};
+
+}  // namespace copper

@@ -1,0 +1,31 @@
+// Signals as calls in a thread of their own.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "cache/unique_fd.hpp"
+
+namespace copper {
+
+// SIGTERM, SIGINT and SIGHUP; SIGPIPE is ignored.
+//
+// REQUIRES: made before any other thread, so that all inherit the blocked signals and none of them is
+// interrupted.
+class SignalWatcher {
+  public:
+    explicit SignalWatcher(std::function<void(int signal)> on_signal);
+    ~SignalWatcher();
+    SignalWatcher(const SignalWatcher&) = delete;
+    SignalWatcher& operator=(const SignalWatcher&) = delete;
+
+  private:
+    void watch();
+
+    const std::function<void(int)> on_signal_;
+    UniqueFd signals_;
+    UniqueFd end_;
+    std::thread thread_;
+};
+
+}  // namespace copper

@@ -1,0 +1,172 @@
+#include "fuse/dispatch.hpp"
+
+#include <cerrno>
+
+#include "fuse/kernel_passthrough.hpp"
+#include "fuse/refused.hpp"
+
+namespace copper {
+namespace {
+
+Served& served(fuse_req_t request) {
+    return *static_cast<Served*>(fuse_req_userdata(request));
+}
+
+Operations& operations(fuse_req_t request) {
+    return served(request).operations;
+}
+
+ReplyPtr reply_to(fuse_req_t request) {
+    return served(request).pending.enter(request);
+}
+
+// What a snapshot permits the kernel to do without us.
+void init(void* user_data, fuse_conn_info* connection) {
+    static_cast<Served*>(user_data)->capable = connection->capable;
+    // READDIRPLUS_AUTO would fetch attributes only if a program seems to want them; here they cost nothing,
+    // and save a lookup of each name. AUTO_INVAL_DATA drops pages when mtime changes. Splicing helps where
+    // data lies in files or pipes; ours lies in memory.
+    constexpr unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_READDIRPLUS |
+                                FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_CACHE_SYMLINKS |
+                                FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT |
+                                FUSE_CAP_NO_OPENDIR_SUPPORT;
+    constexpr unsigned unwanted = FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA |
+                                  FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+                                  FUSE_CAP_SPLICE_MOVE;
+    connection->want = (connection->want | (connection->capable & wanted)) & ~unwanted;
+    if (static_cast<Served*>(user_data)->passthrough == PassthroughPolicy::where_possible) {
+        want_passthrough(*connection);
+    }
+    // max_write decides how many pages a request may have, reads included; libfuse's default is the kernel's
+    // maximum.
+    constexpr unsigned background_requests_max = 64;
+    connection->max_background = background_requests_max;
+    connection->congestion_threshold = background_requests_max * 3 / 4;
+}
+
+// ENOSYS to open makes the kernel stop asking, for this mount, and keep pages from one open to the next as if
+// told FOPEN_KEEP_CACHE (fs/fuse/file.c: fuse_file_open; since Linux 3.16). The same to opendir does so with
+// FOPEN_CACHE_DIR (since 5.1). A kernel that does not offer this would hand ENOSYS to the program, so it gets
+// a reply. With passthrough each opening has its own answer.
+void open(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
+    ++operations(request).counters().open;
+    const auto reply = reply_to(request);
+    if (operations(request).passes_through()) {
+        operations(request).open(reply, node);
+    } else if ((served(request).capable & FUSE_CAP_NO_OPEN_SUPPORT) != 0) {
+        reply->error(ENOSYS);
+    } else {
+        reply->opened(0);
+    }
+}
+
+void release(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
+    if (operations(request).passes_through()) {
+        operations(request).release(node);
+    }
+    fuse_reply_err(request, 0);
+}
+
+void opendir(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+    const auto reply = reply_to(request);
+    if ((served(request).capable & FUSE_CAP_NO_OPENDIR_SUPPORT) != 0) {
+        reply->error(ENOSYS);
+    } else {
+        reply->opened(0);
+    }
+}
+
+void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
+    operations(request).lookup(reply_to(request), parent, name);
+}
+
+void forget(fuse_req_t request, fuse_ino_t node, std::uint64_t lookups) {
+    operations(request).forget(node, lookups);
+    fuse_reply_none(request);
+}
+
+void forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forgets) {
+    for (const auto& one : std::span(forgets, count)) {
+        operations(request).forget(one.ino, one.nlookup);
+    }
+    fuse_reply_none(request);
+}
+
+void getattr(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
+    operations(request).getattr(reply_to(request), node);
+}
+
+void readlink(fuse_req_t request, fuse_ino_t node) {
+    operations(request).readlink(reply_to(request), node);
+}
+
+void statfs(fuse_req_t request, fuse_ino_t) {
+    operations(request).statfs(reply_to(request));
+}
+
+void read_directory(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset,
+                    Operations::Entries entries) {
+    operations(request).readdir(
+        reply_to(request), node,
+        {.bytes_max = bytes_max, .offset = static_cast<std::uint64_t>(offset), .entries = entries});
+}
+
+void readdir(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset, fuse_file_info*) {
+    read_directory(request, node, bytes_max, offset, Operations::Entries::names);
+}
+
+void readdirplus(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset, fuse_file_info*) {
+    read_directory(request, node, bytes_max, offset, Operations::Entries::with_attributes);
+}
+
+void read(fuse_req_t request, fuse_ino_t node, std::size_t bytes, off_t offset, fuse_file_info*) {
+    operations(request).read(reply_to(request), node,
+                             {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes});
+}
+
+void getxattr(fuse_req_t request, fuse_ino_t node, const char* name, std::size_t bytes_max) {
+    operations(request).getxattr(reply_to(request), node, name, bytes_max);
+}
+
+void listxattr(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max) {
+    operations(request).listxattr(reply_to(request), node, bytes_max);
+}
+
+// No ioctl means anything here. Programs ask isatty() of files (TCGETS): it must not be answered with
+// success. The kernel passes on each one; unlike for other requests no answer makes it stop
+// (fs/fuse/ioctl.c).
+void ioctl(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*,
+           std::size_t, std::size_t) {
+    ++operations(request).counters().ioctl;
+    fuse_reply_err(request, ENOTTY);
+}
+
+}  // namespace
+
+// What is absent here is answered ENOSYS by libfuse, which the kernel takes as "do it yourself, and do not
+// ask again": access (default_permissions), flush and fsync (nothing to write), lseek (SEEK_HOLE and
+// SEEK_DATA as for a file without holes), poll, bmap. Locks are not even advertised, so the kernel keeps
+// them, as on a local filesystem.
+fuse_lowlevel_ops dispatch_table() {
+    fuse_lowlevel_ops table{};
+    table.init = init;
+    table.lookup = lookup;
+    table.forget = forget;
+    table.forget_multi = forget_multi;
+    table.getattr = getattr;
+    table.readlink = readlink;
+    table.statfs = statfs;
+    table.open = open;
+    table.release = release;
+    table.opendir = opendir;
+    table.readdir = readdir;
+    table.readdirplus = readdirplus;
+    table.read = read;
+    table.getxattr = getxattr;
+    table.listxattr = listxattr;
+    table.ioctl = ioctl;
+    refuse_mutations(table);
+    return table;
+}
+
+}  // namespace copper

@@ -1,0 +1,294 @@
+#include "fuse/inode_table.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "cache/path.hpp"
+
+namespace copper {
+
+InodeTable::InodeTable(const Attributes& root) {
+    auto state = state_.lock();
+    Inode& inode = state->inodes[root_node];
+    inode.lookups = 1;  // the mount's own, never forgotten
+    inode.attributes = root;
+}
+
+InodeTable::Inode* InodeTable::State::find(NodeId node) {
+    const auto found = inodes.find(node);
+    return found != inodes.end() ? &found->second : nullptr;
+}
+
+void InodeTable::State::detach(NodeId node, const Inode& inode) {
+    const auto named = names.find(Key{inode.parent, inode.name});
+    if (named != names.end() && named->second == node) {
+        names.erase(named);
+    }
+}
+
+void InodeTable::State::remove_if_unused(NodeId node) {
+    while (node != root_node) {
+        const auto found = inodes.find(node);
+        if (found == inodes.end() || found->second.lookups > 0 || found->second.children > 0 ||
+            found->second.kept) {
+            return;
+        }
+        const NodeId parent = found->second.parent;
+        detach(node, found->second);
+        inodes.erase(found);
+        if (Inode* above = find(parent)) {
+            --above->children;
+        }
+        node = parent;
+    }
+}
+
+NodeId InodeTable::State::add(NodeId parent, std::string_view name) {
+    ++inodes.at(parent).children;
+    const NodeId node = next++;
+    Inode& inode = inodes[node];
+    inode.parent = parent;
+    inode.name = name;
+    names.emplace(Key{parent, inode.name}, node);
+    return node;
+}
+
+// Keeps it no longer than the kernel does.
+void InodeTable::State::release(NodeId node) {
+    Inode& inode = inodes.at(node);
+    if (inode.kept) {
+        inode.kept = false;
+        --kept;
+        remove_if_unused(node);
+    }
+}
+
+std::string InodeTable::State::path(const Inode& inode) const {
+    // Collects the components from the leaf up, so that the text is allocated once.
+    std::vector<const Inode*> chain;
+    std::size_t bytes = 0;
+    for (const Inode* at = &inode; !at->name.empty(); at = &inodes.at(at->parent)) {
+        chain.push_back(at);
+        bytes += 1 + at->name.size();
+    }
+    if (chain.empty()) {
+        return "/";
+    }
+    std::string text;
+    text.reserve(bytes);
+    for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
+        text.append(1, '/').append((*at)->name);
+    }
+    return text;
+}
+
+InodeTable::Inode* InodeTable::State::find_same(NodeId parent, std::string_view name,
+                                                const Attributes& attributes, NodeId& node) {
+    const auto named = names.find(Key{parent, name});
+    if (named == names.end()) {
+        return nullptr;
+    }
+    node = named->second;
+    Inode& inode = inodes.at(node);
+    const bool same_type = (inode.attributes.mode & S_IFMT) == (attributes.mode & S_IFMT);
+    const bool newer = (inode.bytes_handed_out || inode.kept) &&
+                       inode.attributes.changed < attributes.changed &&
+                       version_of(inode.attributes) != version_of(attributes);
+    if (same_type && !newer) {
+        return &inode;
+    }
+    names.erase(named);
+    release(node);
+    return nullptr;
+}
+
+std::optional<InodeTable::Told> InodeTable::look_up(NodeId parent, std::string_view name,
+                                                    const Attributes& attributes) {
+    auto state = state_.lock();
+    if (state->find(parent) == nullptr) {
+        return std::nullopt;
+    }
+    NodeId node = 0;
+    Inode* inode = state->find_same(parent, name, attributes, node);
+    if (inode == nullptr) {
+        node = state->add(parent, name);
+        inode = state->find(node);
+    }
+    ++inode->lookups;
+    if (!inode->bytes_handed_out && !inode->kept) {
+        inode->attributes = attributes;
+        inode->attributes_known = true;
+    }
+    return Told{.node = node, .attributes = inode->attributes};
+}
+
+InodeTable::Known InodeTable::forget(NodeId node, std::uint64_t lookups) {
+    auto state = state_.lock();
+    Inode* inode = state->find(node);
+    if (inode != nullptr && node != root_node) {
+        inode->lookups -= std::min(lookups, inode->lookups);
+        state->remove_if_unused(node);
+    }
+    return state->find(node) != nullptr ? Known::still : Known::no_more;
+}
+
+void InodeTable::detach(NodeId node) {
+    auto state = state_.lock();
+    if (const Inode* inode = state->find(node); inode != nullptr && node != root_node) {
+        state->detach(node, *inode);
+        state->release(node);
+    }
+}
+
+std::optional<std::string> InodeTable::path(NodeId node) {
+    auto state = state_.lock();
+    const Inode* inode = state->find(node);
+    return inode != nullptr ? std::optional(state->path(*inode)) : std::nullopt;
+}
+
+std::optional<InodeTable::Place> InodeTable::place(NodeId node) {
+    auto state = state_.lock();
+    const Inode* inode = state->find(node);
+    if (inode == nullptr) {
+        return std::nullopt;
+    }
+    if (node == root_node) {
+        return Place{.parent = root_node, .directory = "/", .name = ""};
+    }
+    return Place{.parent = inode->parent,
+                 .directory = state->path(state->inodes.at(inode->parent)),
+                 .name = inode->name};
+}
+
+std::optional<Attributes> InodeTable::attributes(NodeId node) {
+    auto state = state_.lock();
+    const Inode* inode = state->find(node);
+    return inode != nullptr && inode->attributes_known ? std::optional(inode->attributes) : std::nullopt;
+}
+
+void InodeTable::set_attributes(NodeId node, const Attributes& attributes) {
+    auto state = state_.lock();
+    Inode* inode = state->find(node);
+    if (inode != nullptr && !inode->bytes_handed_out) {
+        inode->attributes = attributes;
+        inode->attributes_known = true;
+    }
+}
+
+std::uint64_t InodeTable::inode_number(NodeId node) {
+    auto state = state_.lock();
+    const Inode* inode = state->find(node);
+    return inode != nullptr ? inode->attributes.inode : 0;
+}
+
+InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attributes, Bytes bytes) {
+    auto state = state_.lock();
+    Inode* inode = state->find(node);
+    if (inode == nullptr) {
+        return Verdict::mixed;
+    }
+    const bool same = inode->attributes_known && version_of(inode->attributes) == version_of(attributes);
+    if (!same && inode->bytes_handed_out) {
+        return Verdict::mixed;
+    }
+    inode->bytes_handed_out = inode->bytes_handed_out || bytes == Bytes::some;
+    if (same) {
+        return Verdict::current;
+    }
+    inode->attributes = attributes;
+    inode->attributes_known = true;
+    return Verdict::adopted;
+}
+
+ExtentRange InodeTable::read_ahead(NodeId node, ExtentRange read, std::uint32_t extents,
+                                   std::uint32_t window_max) {
+    auto state = state_.lock();
+    Inode* inode = state->find(node);
+    return inode != nullptr ? inode->read_ahead.next(read, extents, window_max) : ExtentRange{};
+}
+
+std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attributes& attributes) {
+    auto state = state_.lock();
+    const Inode* old = state->find(node);
+    if (old == nullptr || node == root_node) {
+        return std::nullopt;
+    }
+    const auto named = state->names.find(Key{old->parent, old->name});
+    if (named == state->names.end() || named->second != node) {
+        return std::nullopt;
+    }
+    const Place place{
+        .parent = old->parent, .directory = state->path(state->inodes.at(old->parent)), .name = old->name};
+    state->names.erase(named);
+    if (state->kept < kept_max || old->kept) {
+        Inode& inode = state->inodes.at(state->add(place.parent, place.name));
+        inode.attributes = attributes;
+        inode.kept = true;
+        ++state->kept;
+    }
+    state->release(node);
+    return place;
+}
+
+std::optional<NodeId> InodeTable::find(std::string_view path) {
+    auto state = state_.lock();
+    NodeId node = root_node;
+    while (path.size() > 1) {
+        path.remove_prefix(1);
+        const auto name = path.substr(0, path.find('/'));
+        const auto named = state->names.find(Key{node, name});
+        if (named == state->names.end()) {
+            return std::nullopt;
+        }
+        node = named->second;
+        path.remove_prefix(name.size());
+    }
+    return node;
+}
+
+std::vector<NodeId> InodeTable::within(NodeId node) {
+    std::vector<std::pair<NodeId, NodeId>> parents;
+    {
+        auto state = state_.lock();
+        parents.reserve(state->inodes.size());
+        for (const auto& [id, inode] : state->inodes) {
+            parents.emplace_back(id, inode.parent);
+        }
+    }
+    // A parent is always made before what lies in it, so one pass in the order of ids sees it first.
+    std::sort(parents.begin(), parents.end());
+    std::unordered_set<NodeId> inside{node};
+    std::vector<NodeId> result;
+    for (const auto& [id, parent] : parents) {
+        if (id == node || inside.contains(parent)) {
+            inside.insert(id);
+            result.push_back(id);
+        }
+    }
+    return result;
+}
+
+void InodeTable::drop(const std::vector<NodeId>& nodes) {
+    auto state = state_.lock();
+    ++state->epoch;
+    for (const NodeId node : nodes) {
+        Inode* inode = state->find(node);
+        if (inode != nullptr && node != root_node) {
+            inode->attributes_known = false;
+            inode->bytes_handed_out = false;
+            state->release(node);
+        }
+    }
+}
+
+std::uint64_t InodeTable::epoch() {
+    return state_.lock()->epoch;
+}
+
+std::size_t InodeTable::size() {
+    return state_.lock()->inodes.size();
+}
+
+}  // namespace copper

@@ -1,0 +1,40 @@
+// Replies that go to the kernel through libfuse.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <unordered_set>
+
+#include "cache/guarded.hpp"
+#include "fuse/fuse_api.hpp"
+#include "fuse/reply.hpp"
+
+namespace copper {
+
+class KernelReply;
+
+// The requests of one session that wait for their answer. Thread-safe.
+//
+// A gate, as in seastar's gate.hh: requests enter; close() answers those that wait, and returns when nobody
+// is in the middle of answering. Continuations that come later find the gate closed and touch nothing.
+class PendingReplies : public std::enable_shared_from_this<PendingReplies> {
+  public:
+    ReplyPtr enter(fuse_req_t request);
+    void close();
+
+  private:
+    friend class KernelReply;
+    bool begin();
+    void end();
+    void leave(KernelReply* reply);
+
+    struct State {
+        std::unordered_set<KernelReply*> waiting;
+        std::size_t answering = 0;
+        bool closed = false;
+    };
+    Guarded<State> state_;
+    std::condition_variable idle_;
+};
+
+}  // namespace copper

@@ -1,0 +1,185 @@
+// lookup, forget, getattr, readlink, statfs. (access is never asked: default_permissions lets the kernel
+// decide.)
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+
+#include "cache/path.hpp"
+#include "fuse/operations.hpp"
+
+namespace copper {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+timespec to_timespec(const Timestamp& stamp) {
+    return {.tv_sec = stamp.seconds, .tv_nsec = static_cast<long>(stamp.nanoseconds)};
+}
+
+}  // namespace
+
+struct stat to_stat(const Attributes& attributes) {
+    struct stat st {};
+    st.st_ino = attributes.inode;
+    st.st_mode = attributes.mode;
+    st.st_nlink = attributes.links;
+    st.st_uid = attributes.user;
+    st.st_gid = attributes.group;
+    st.st_rdev = attributes.device;
+    st.st_size = static_cast<off_t>(attributes.size);
+    st.st_blocks = static_cast<blkcnt_t>(attributes.blocks);
+    st.st_blksize = static_cast<blksize_t>(attributes.block_bytes);
+    st.st_atim = to_timespec(attributes.accessed);
+    st.st_mtim = to_timespec(attributes.modified);
+    st.st_ctim = to_timespec(attributes.changed);
+    return st;
+}
+
+int to_errno(const std::error_code& error) {
+    // Anything that the kernel would not take (it drops replies with larger numbers, and NFS leaks such), or
+    // no error where one was due, is an I/O error.
+    constexpr int errno_max = 511;
+    const bool valid =
+        error.category() == std::generic_category() && error.value() > 0 && error.value() <= errno_max;
+    return valid ? error.value() : EIO;
+}
+
+Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices)
+    : options_(std::move(options)),
+      cache_(cache),
+      counters_(counters),
+      notices_(std::move(notices)),
+      inodes_(options_.root) {}
+
+std::string Operations::target_told(const Listing::Entry& entry) const {
+    const bool rewritten = options_.symlinks == SymlinkPolicy::rewrite && entry.leads_into_trees &&
+                           options_.mount_point.size() + entry.target.size() < path_bytes_max;
+    return (rewritten ? options_.mount_point : "") + std::string(entry.target);
+}
+
+// The size of a symbolic link is the length of its text. The kernel relies on it: it cuts cached links at
+// that length.
+Attributes Operations::attributes_told(const Listing::Entry& entry) const {
+    Attributes told = entry.attributes;
+    if (S_ISLNK(told.mode) && !entry.target.empty()) {
+        told.size = target_told(entry).size();
+    }
+    return told;
+}
+
+void Operations::answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
+                               const Resolution& resolution) {
+    if (!resolution) {
+        reply->error(to_errno(resolution.error()));
+        return;
+    }
+    if (!*resolution) {
+        // The kernel drops what it knows below a directory by dropping the directory's name. The root has
+        // none, so refresh could not reach absent names in it; these few are not kept.
+        reply->entry(0, {}, parent == root_node ? KernelCaching::never : KernelCaching::forever);
+        return;
+    }
+    const ResolvedEntry& entry = **resolution;
+    const auto told = inodes_.look_up(parent, name, attributes_told(entry.view()));
+    if (!told) {
+        reply->error(ESTALE);
+        return;
+    }
+    if (reply->entry(told->node, to_stat(told->attributes), KernelCaching::forever) == Sent::no) {
+        inodes_.forget(told->node, 1);
+    }
+}
+
+void Operations::lookup(ReplyPtr reply, NodeId parent, std::string_view name) {
+    ++counters_.lookup;
+    if (name.size() > name_bytes_max) {
+        reply->error(ENAMETOOLONG);
+        return;
+    }
+    const auto directory = inodes_.path(parent);
+    if (!directory) {
+        reply->error(ESTALE);
+        return;
+    }
+    if (directory->size() + 1 + name.size() >= path_bytes_max) {
+        reply->error(ENAMETOOLONG);
+        return;
+    }
+    resolve(cache_, options_.trees, *directory, std::string(name),
+            answering(std::move(reply),
+                      [this, parent, path = join_path(*directory, name), arrived = SteadyClock::now()](
+                          const ReplyPtr& answer, const Resolution& resolution) {
+                          answer_lookup(answer, parent, std::string(base_name(path)), resolution);
+                          counters_.lookup_latency.record(SteadyClock::now() - arrived);
+                          counters_.hot_paths.count(path, {.absent = resolution && !*resolution ? 1U : 0U});
+                      }));
+}
+
+void Operations::forget(NodeId node, std::uint64_t lookups) {
+    if (inodes_.forget(node, lookups) == InodeTable::Known::no_more && passthrough_ != nullptr) {
+        passthrough_->forget(node);
+    }
+}
+
+// What the kernel was told last is told again, so that it never sees attributes of another version than the
+// bytes. Only after a refresh they are looked up anew.
+void Operations::getattr(ReplyPtr reply, NodeId node) {
+    ++counters_.getattr;
+    if (const auto known = inodes_.attributes(node)) {
+        reply->attributes(to_stat(*known));
+        return;
+    }
+    const auto place = inodes_.place(node);
+    if (!place) {
+        reply->error(ESTALE);
+        return;
+    }
+    resolve(cache_, options_.trees, place->directory, place->name,
+            answering(std::move(reply), [this, node](const ReplyPtr& answer, const Resolution& resolution) {
+                if (!resolution) {
+                    answer->error(to_errno(resolution.error()));
+                } else if (!*resolution) {
+                    answer->error(ENOENT);
+                } else {
+                    const ResolvedEntry& entry = **resolution;
+                    const Attributes found = attributes_told(entry.view());
+                    inodes_.set_attributes(node, found);
+                    // A read may have decided on a version meanwhile.
+                    answer->attributes(to_stat(inodes_.attributes(node).value_or(found)));
+                }
+            }));
+}
+
+void Operations::readlink(ReplyPtr reply, NodeId node) {
+    ++counters_.readlink;
+    const auto place = inodes_.place(node);
+    if (!place) {
+        reply->error(ESTALE);
+        return;
+    }
+    resolve(cache_, options_.trees, place->directory, place->name,
+            answering(std::move(reply), [this](const ReplyPtr& answer, const Resolution& resolution) {
+                if (!resolution) {
+                    answer->error(to_errno(resolution.error()));
+                } else if (!*resolution) {
+                    answer->error(ENOENT);
+                } else if (!S_ISLNK((*resolution)->attributes.mode)) {
+                    answer->error(EINVAL);
+                } else {
+                    answer->link(target_told((*resolution)->view()));
+                }
+            }));
+}
+
+// The mirror spans filesystems of any size and nothing can be written, so there is nothing to ask them.
+void Operations::statfs(ReplyPtr reply) {
+    struct statvfs statistics {};
+    statistics.f_bsize = 4096;
+    statistics.f_frsize = 4096;
+    statistics.f_namemax = name_bytes_max;
+    statistics.f_flag = ST_RDONLY;
+    reply->statistics(statistics);
+}
+
+}  // namespace copper

@@ -1,0 +1,131 @@
+#include "fuse/passthrough.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace copper {
+
+std::unique_ptr<Passthrough> Passthrough::start(Cache& cache, UniqueFd memory, Kernel kernel) {
+    const auto probe = memory ? LocalFile::make(memory.get(), 1, {}) : nullptr;
+    const BackingId id = probe != nullptr ? kernel.add(probe->descriptor()) : 0;
+    if (id == 0) {
+        return nullptr;
+    }
+    kernel.remove(id);
+    return std::make_unique<Passthrough>(cache, std::move(memory), std::move(kernel));
+}
+
+Passthrough::Passthrough(Cache& cache, UniqueFd memory, Kernel kernel)
+    : cache_(cache), memory_(std::move(memory)), kernel_(std::move(kernel)) {}
+
+Passthrough::~Passthrough() {
+    ends_ = true;
+}
+
+std::optional<BackingId> Passthrough::open(NodeId node, const std::optional<Version>& version) {
+    std::shared_ptr<const LocalFile> file;
+    {
+        auto inodes = inodes_.lock();
+        const Inode& inode = (*inodes)[node];
+        if (inode.openings == 0) {
+            file = inode.kept.lock();
+        }
+    }
+    BackingId id = file != nullptr && version == file->version() ? kernel_.add(file->descriptor()) : 0;
+    std::optional<BackingId> answer;
+    {
+        auto inodes = inodes_.lock();
+        Inode& inode = (*inodes)[node];
+        if (inode.openings == 0 && id != 0) {
+            inode.id = std::exchange(id, 0);
+            inode.open = std::move(file);
+        }
+        if (inode.open == nullptr || version == inode.open->version()) {
+            ++inode.openings;
+            answer = inode.id;
+        }
+    }
+    if (id != 0) {
+        kernel_.remove(id);  // somebody else opened it first
+    }
+    return answer;
+}
+
+Passthrough::Next Passthrough::close(NodeId node) {
+    std::shared_ptr<const LocalFile> file;  // destroyed without the lock
+    BackingId id = 0;
+    Next next = Next::nothing;
+    {
+        auto inodes = inodes_.lock();
+        const auto inode = inodes->find(node);
+        if (inode != inodes->end() && --inode->second.openings == 0) {
+            id = std::exchange(inode->second.id, 0);
+            file = std::move(inode->second.open);
+            next = inode->second.kept.expired() ? Next::collect : Next::nothing;
+        }
+    }
+    if (id != 0) {
+        kernel_.remove(id);
+    }
+    return next;
+}
+
+void Passthrough::collect(NodeId node, const ObjectKey& key, const Attributes& attributes) {
+    if (attributes.size < file_bytes_min) {
+        return;
+    }
+    // If too many wait already, the next closing tries again.
+    static_cast<void>(collector_.submit([this, node, key, attributes] {
+        {
+            // It may have been closed several times meanwhile.
+            auto inodes = inodes_.lock();
+            if (const auto inode = inodes->find(node);
+                inode == inodes->end() || !inode->second.kept.expired()) {
+                return;
+            }
+        }
+        const auto file = collected(key, attributes);
+        auto inodes = inodes_.lock();
+        if (const auto inode = inodes->find(node); file != nullptr && inode != inodes->end()) {
+            inode->second.kept = file;
+        }
+    }));
+}
+
+std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Attributes& attributes) {
+    const Version version = version_of(attributes);
+    const auto find = [&](std::uint64_t offset) -> ObjectPtr {
+        key.index = static_cast<std::uint32_t>(offset / extent_bytes);
+        auto object = cache_.find(key);
+        const Extent* extent = object != nullptr ? object->extent() : nullptr;
+        const bool is_right = extent != nullptr && version_of(extent->attributes) == version &&
+                              extent->blob.size == std::min(extent_bytes, attributes.size - offset);
+        return is_right ? object : nullptr;
+    };
+    // Most files that are not complete show it soon, and then nothing is begun.
+    for (std::uint64_t offset = 0; offset < attributes.size; offset += extent_bytes) {
+        if (find(offset) == nullptr) {
+            return nullptr;
+        }
+    }
+    const auto file = LocalFile::make(memory_.get(), attributes.size, version);
+    for (std::uint64_t offset = 0; file != nullptr && offset < attributes.size; offset += extent_bytes) {
+        const ObjectPtr object = find(offset);
+        if (ends_ || object == nullptr || !file->write(object->extent()->blob.span(), offset)) {
+            return nullptr;
+        }
+        Extent extent = *object->extent();
+        extent.blob.data = {file, file->bytes().data() + offset};
+        cache_.replace(key, object, make_object(std::move(extent), object->lifetime));
+    }
+    return file;
+}
+
+void Passthrough::forget(NodeId node) {
+    const auto inode = inodes_.lock()->extract(node);
+    if (inode && inode.mapped().id != 0) {
+        kernel_.remove(inode.mapped().id);  // an opening that was interrupted
+    }
+}
+
+}  // namespace copper

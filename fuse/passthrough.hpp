@@ -1,0 +1,73 @@
+// Large files that the kernel reads without asking: FUSE passthrough.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "cache/cache.hpp"
+#include "cache/guarded.hpp"
+#include "cache/reader_pool.hpp"
+#include "fuse/inode_table.hpp"
+#include "fuse/local_file.hpp"
+#include "fuse/reply.hpp"
+
+namespace copper {
+
+// A file is collected once nobody has it open and the cache holds all of it: it moves into a LocalFile, and
+// the cache's Extents point there from then on. So there is one copy, which counts as the cache's, and ends
+// when the cache has dropped it and nobody has it open any more.
+//
+// Linux demands that all openings of an inode at a time are alike: through the page cache of FUSE, or from
+// one local file (fs/fuse/iomode.c). So the first one decides, until the last is closed.
+//
+// Thread-safe: one lock, under which nothing is asked of the kernel. `cache` must outlive it.
+class Passthrough {
+  public:
+    struct Kernel {
+        std::function<BackingId(int file)> add;  // 0: it refuses
+        std::function<void(BackingId)> remove;
+    };
+    // Smaller files are one request, which the kernel need not repeat.
+    static constexpr std::uint64_t file_bytes_min = extent_bytes;
+    static constexpr std::size_t files_max = 512;  // each has a descriptor
+
+    // Local files lie in the directory `memory`. Nothing if there is none, or the kernel refuses.
+    static std::unique_ptr<Passthrough> start(Cache& cache, UniqueFd memory, Kernel kernel);
+    Passthrough(Cache& cache, UniqueFd memory, Kernel kernel);
+    ~Passthrough();
+
+    // One more opening of `node`, and what to answer it with: a local file, or 0. Nothing, and no opening
+    // more, if it is open from a local file of another version.
+    std::optional<BackingId> open(NodeId node, const std::optional<Version>& version);
+
+    enum class Next { collect, nothing };
+    // One opening less. To be collected: nobody has it open, and there is no local file of it.
+    Next close(NodeId node);
+
+    // In a thread of its own. `key` names any of the file's extents.
+    void collect(NodeId node, const ObjectKey& key, const Attributes& attributes);
+
+    // The kernel knows the inode no more.
+    void forget(NodeId node);
+
+  private:
+    struct Inode {
+        std::size_t openings = 0;
+        BackingId id = 0;  // of `open`, as long as anybody has it open so
+        std::shared_ptr<const LocalFile> open;
+        std::weak_ptr<const LocalFile> kept;  // by the cache's Extents
+    };
+    std::shared_ptr<const LocalFile> collected(ObjectKey key, const Attributes& attributes);
+
+    Cache& cache_;
+    const UniqueFd memory_;
+    const Kernel kernel_;
+    Guarded<std::unordered_map<NodeId, Inode>> inodes_;
+    std::atomic<bool> ends_ = false;  // the collector leaves what it has begun
+    ReaderPool collector_{{.threads = 1, .queued_max = files_max}};
+};
+
+}  // namespace copper

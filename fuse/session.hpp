@@ -1,0 +1,64 @@
+// A mounted mirror: the connection to the kernel and the threads that serve it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include <tl/expected.hpp>
+
+#include "cache/cache.hpp"
+#include "cache/trees.hpp"
+#include "fuse/counters.hpp"
+
+namespace copper {
+
+enum class SymlinkPolicy {
+    rewrite,  // an absolute target within the trees is answered with the mount point in front
+    raw,
+};
+// Whether the kernel reads large files from local ones. It costs a request for each opening of any file.
+enum class PassthroughPolicy { off, where_possible };
+enum class Audience { launching_user, everyone };  // everyone: the allow_other mount option of fuse(8)
+
+struct SessionOptions {
+    std::string mount_point;  // an absolute path; an empty directory
+    Trees trees;
+    // Larger files are not shared with the other nodes: each that needs one reads it.
+    std::uint64_t shared_file_bytes_max = std::numeric_limits<std::uint64_t>::max();
+    Attributes root;  // of "/", so that the mount's root never costs a read
+    SymlinkPolicy symlinks = SymlinkPolicy::rewrite;
+    Audience audience = Audience::launching_user;
+    PassthroughPolicy passthrough = PassthroughPolicy::off;
+    std::size_t threads_max = 8;
+};
+
+// Mounted as long as it lives. All methods but serve() may be called from any thread.
+class Session {
+  public:
+    // Mounts. `cache` and `counters` must outlive the Session. The error says in words what is wrong and what
+    // to do.
+    static tl::expected<std::unique_ptr<Session>, std::string> mount(SessionOptions options, Cache& cache,
+                                                                     FuseCounters& counters);
+    virtual ~Session() = default;
+
+    // Serves requests until stop() is called or the mount is unmounted from outside. Replies that still wait
+    // for the cache when it returns are answered with an error at the latest when the Session ends.
+    virtual void serve() = 0;
+
+    // Unmounts (lazily if it is busy) and makes serve() return. Idempotent.
+    virtual void stop() = 0;
+
+    // Whether the kernel reads large files from local ones here; known once it serves.
+    virtual bool passes_through() const = 0;
+
+    // Makes the kernel forget its copies of `path` and everything below it: names, attributes, pages. Drop
+    // them from the Cache first. Waits for requests that hold the directory or its pages, so not to be called
+    // from a thread that delivers objects.
+    virtual void forget(std::string_view path) = 0;
+};
+
+}  // namespace copper

@@ -1,0 +1,139 @@
+"""Copper over four hosts with the real mpirun: each with its own network, name and /tmp."""
+
+import json
+import os
+import signal
+import unittest
+
+from copper import CopperError, wait_until
+from hosts import Hosts, why_no_hosts
+from import_storm import Workload, package_tree
+
+MOUNT = "/tmp/root/copper"
+
+
+class ClusterTestCase(unittest.TestCase):
+    count = 4
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_no_hosts()
+        if reason:
+            raise unittest.SkipTest(reason)
+        cls.tree = package_tree("numpy")
+        cls.hosts = Hosts(cls.count).__enter__()
+        cls.addClassCleanup(cls.hosts.close)
+
+    def setUp(self):
+        self.addCleanup(self.check_nothing_left)
+
+    def check_nothing_left(self):
+        left = []
+        for program in ("copperd", "copper", "orted", "prted", "mpirun"):
+            left += [f"{host}: {program} runs" for host in self.hosts.processes(program).values()]
+        for host in self.hosts.names:
+            for place in self.hosts.check(host, "sh", "-c", "grep fuse.copper /proc/self/mountinfo; "
+                                          "ls -d /tmp/root/* /tmp/root /tmp/copper-* 2>/dev/null; true").splitlines():
+                left.append(f"{host}: {place}")
+        if left:
+            self.hosts.run("cn0", "copper", "stop")
+            for host in self.hosts.names:
+                self.hosts.run(host, "copper", "stop", "--local")
+            for pid in self.hosts.processes("copperd"):
+                os.kill(pid, signal.SIGKILL)
+        self.assertEqual([], left)
+
+    def launch(self, names=None, *options):
+        self.hosts.write("nodes", "".join(f"{name}\n" for name in names or self.hosts.names))
+        return self.hosts.run("cn0", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher",
+                              "mpirun", "--tree", self.tree, *options)
+
+    def launch_well(self, *options):
+        done = self.launch(None, *options)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def stop_well(self, host="cn0"):
+        done = self.hosts.run(host, "copper", "stop")
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        return done.stdout
+
+    def stats(self, host="cn0"):
+        return json.loads(self.hosts.check(host, "copper", "stats", "--json"))
+
+    def storm(self, package, hosts, processes=2):
+        load = Workload(packages=[package], trees=[self.tree])
+        environment = {"PYTHONPATH": MOUNT + self.tree, "PYTHONDONTWRITEBYTECODE": "1"}
+        running = [self.hosts.start(host, *load.command(MOUNT), **environment)
+                   for host in hosts for _ in range(processes)]
+        for process in running:
+            _, text = process.communicate(timeout=120)
+            self.assertEqual(0, process.returncode, text)
+
+
+class MpiRun(ClusterTestCase):
+    def import_and_count(self, package, names):
+        done = self.launch(names)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.storm(package, names)
+        stats = self.stats()
+        self.assertEqual((len(names), len(names)), (stats["nodes"], stats["alive"]))
+        self.assertEqual(names, [node["host"] for node in stats["per_node"]])
+        self.assertEqual(0, sum(stats["totals"]["fallbacks"].values()), stats["totals"]["fallbacks"])
+        self.stop_well()
+        self.check_nothing_left()
+        return stats["totals"]["backing"]["listings"], stats["totals"]["backing"]["file_opens"]
+
+    def test_each_file_is_read_once_by_all(self):
+        alone = self.import_and_count("scipy.stats", self.hosts.names[:1])
+        self.assertGreater(min(alone), 0)
+        self.assertEqual(alone, self.import_and_count("scipy.stats", self.hosts.names[:2]))
+        self.assertEqual(alone, self.import_and_count("scipy.stats", self.hosts.names))
+
+    def test_stop_from_another_node(self):
+        self.launch_well()
+        self.stop_well("cn2")
+
+    def test_node_that_cannot_be_reached(self):
+        done = self.launch(["cn0", "cn1", "absent", "cn3"])
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertIn("absent", done.stderr)
+        self.assertNotIn("cn3:", done.stderr)
+
+    def test_node_that_cannot_mount(self):
+        self.hosts.check("cn2", "sh", "-c", f"mkdir -p {MOUNT}/precious")
+        try:
+            done = self.launch()
+            self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+            self.assertRegex(done.stderr, "cn2.*not empty")
+        finally:
+            self.hosts.check("cn2", "rmdir", f"{MOUNT}/precious", MOUNT, "/tmp/root")
+
+    def test_stop_after_a_daemon_was_killed(self):
+        for victim in ("cn0", "cn3"):
+            with self.subTest(victim):
+                self.launch_well("--deadline", "2")
+                self.kill_daemon(victim)
+                self.stop_well()
+                self.check_nothing_left()
+
+    def kill_daemon(self, victim):
+        pid = next(pid for pid, host in self.hosts.processes("copperd").items() if host == victim)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: pid not in self.hosts.processes("copperd"), 20, "its end")
+
+    def test_others_go_on_without_a_daemon(self):
+        self.launch_well("--deadline", "2")
+        self.kill_daemon("cn1")
+        self.storm("numpy", ["cn0", "cn2", "cn3"])
+        self.stop_well()
+
+    def test_epilogue_on_each_host(self):
+        """What a batch system runs on every node at a job's end, without asking the others."""
+        self.launch_well()
+        self.kill_daemon("cn2")
+        for host in self.hosts.names:
+            self.hosts.check(host, "copper", "stop", "--local")
+        try:
+            wait_until(lambda: not self.hosts.processes("mpirun"), 20, "the end of mpirun")
+        except CopperError:
+            self.fail("mpirun is still there")

@@ -1,0 +1,114 @@
+"""Copper in jobs of a real Slurm over four hosts: started by srun, cleared away by the epilogue."""
+
+import json
+import os
+import shlex
+import signal
+import unittest
+
+from copper import CopperError, wait_until
+from import_storm import Workload
+from slurm import Slurm as Batch, why_no_slurm
+from test_mpirun import MOUNT, ClusterTestCase
+
+JOB_SECONDS_MAX = 180
+
+# The import runs twice on each node. After `stopped` the job stays, for the test to look before the epilogue clears up.
+IMPORT = """set -eux
+cd {directory}
+copper launch --launcher srun --tree {tree}
+copper status >status
+export PYTHONPATH={tree} PYTHONDONTWRITEBYTECODE=1
+eval "$(copper env)"
+srun {command}
+copper stats --json >stats
+copper stop
+touch stopped
+sleep 600
+"""
+
+# The mount is in use when the job is cancelled.
+USE = """set -eux
+copper launch --tree {tree}
+srun sh -c 'cd {mount}{tree} && exec 3<numpy/__init__.py && touch {directory}/used-$SLURM_PROCID && exec sleep 600'
+"""
+
+
+class Slurm(ClusterTestCase):
+    @classmethod
+    def setUpClass(cls):
+        reason = why_no_slurm()
+        if reason:
+            raise unittest.SkipTest(reason)
+        super().setUpClass()
+        cls.slurm = Batch(cls.hosts)
+        cls.slurm.start()
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.slurm.end_jobs)
+        self.forget_files()
+
+    def forget_files(self):
+        """What a job before made."""
+        for name in os.listdir(self.slurm.directory):
+            if name in ("status", "stats", "stopped") or name.startswith("used-"):
+                os.unlink(f"{self.slurm.directory}/{name}")
+
+    def check_nothing_left(self):
+        super().check_nothing_left()
+        self.assertEqual({}, self.hosts.processes("srun"))
+
+    def read(self, name):
+        with open(f"{self.slurm.directory}/{name}", encoding="utf-8") as file:
+            return file.read()
+
+    def run_until(self, names, script, nodes):
+        """Submits the job and waits until it has made these files."""
+        job = self.slurm.submit(script, nodes)
+
+        def is_over():
+            return names <= set(os.listdir(self.slurm.directory)) or not self.slurm.is_there(job)
+        try:
+            wait_until(is_over, JOB_SECONDS_MAX, str(names))
+        except CopperError as error:
+            self.fail(f"{error}\n{self.slurm.output(job)}\n{self.slurm.logs()}")
+        if not names <= set(os.listdir(self.slurm.directory)):
+            self.fail(f"the job ended\n{self.slurm.output(job)}")
+
+    def import_and_count(self, nodes):
+        load = Workload(packages=["numpy"], trees=[self.tree])
+        self.run_until({"stopped"}, IMPORT.format(directory=self.slurm.directory, tree=self.tree,
+                                                  command=shlex.join(load.command(MOUNT))), nodes)
+        self.check_nothing_left()
+        self.slurm.end_jobs()
+        self.assertIn(f"{nodes} of {nodes} nodes alive", self.read("status"))
+        stats = json.loads(self.read("stats"))
+        self.assertEqual(self.hosts.names[:nodes], [node["host"] for node in stats["per_node"]])
+        self.assertEqual(0, sum(stats["totals"]["fallbacks"].values()), stats["totals"]["fallbacks"])
+        self.forget_files()
+        return stats["totals"]["backing"]["listings"], stats["totals"]["backing"]["file_opens"]
+
+    def test_each_file_is_read_once_by_all(self):
+        alone = self.import_and_count(1)
+        self.assertGreater(min(alone), 0)
+        self.assertEqual(alone, self.import_and_count(4))
+
+    def use(self):
+        names = {f"used-{rank}" for rank in range(8)}
+        self.run_until(names, USE.format(directory=self.slurm.directory, tree=self.tree, mount=MOUNT), 4)
+        self.assertEqual(sorted(self.hosts.names), sorted(self.hosts.processes("copperd").values()))
+
+    def test_cancelled_job(self):
+        self.use()
+        self.slurm.end_jobs()
+        self.check_nothing_left()
+
+    def test_cancelled_job_with_daemons_that_cannot_end_themselves(self):
+        """One was killed and left its mount, one hangs."""
+        self.use()
+        daemons = {host: pid for pid, host in self.hosts.processes("copperd").items()}
+        os.kill(daemons["cn1"], signal.SIGSTOP)
+        os.kill(daemons["cn2"], signal.SIGKILL)
+        self.slurm.end_jobs()
+        self.check_nothing_left()

@@ -1,0 +1,93 @@
+"""Commands that need a running job: path, env, run, stats in its formats."""
+
+import json
+import os
+import subprocess
+
+from copper import clean_environment
+from import_storm import PYTHON, package_tree
+from mounted import MountTestCase
+
+
+class Commands(MountTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tree = package_tree("numpy")
+        cls.job = cls.launch_for_class(nodes=2, trees=[cls.tree])
+
+    def copper(self, *words, **environment):
+        done = self.job.command(*words, environment=clean_environment(**environment))
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def test_path_and_back(self):
+        root = self.job.root(0)
+        self.assertEqual(f"{root}/usr/lib\n", self.copper("path", "--mount", root, "/usr/lib"))
+        self.assertEqual("/usr/lib\n", self.copper("path", "--mount", root, "--real", f"{root}/usr/lib"))
+        done = self.job.command("path", "--mount", root, "--real", "/usr/lib")
+        self.assertEqual(1, done.returncode)
+
+    def test_environment_leads_into_the_mirror(self):
+        root = self.job.root(1)
+        lines = self.copper("env", "--mount", root, PYTHONPATH=f"{self.tree}:/elsewhere")
+        done = self.run_program("sh", "-c", f'{lines}\nprintf %s "$PYTHONPATH"', env=clean_environment())
+        modules, *others = done.stdout.decode().split(":")
+        self.assertEqual([root + self.tree, "/elsewhere"], others)
+        self.assertEqual(["sitecustomize.py"], os.listdir(modules))
+        self.assertTrue(modules.startswith("/tmp/copper-"), "on the node's own disk")
+        lines = self.copper("env", "--mount", root, "--no-python-modules", PYTHONPATH=self.tree)
+        self.assertIn(f"PYTHONPATH={root}{self.tree}\n", lines)
+
+    def test_run(self):
+        root = self.job.root(1)
+        found = self.copper("run", "--mount", root, "--", PYTHON, "-B", "-c", "import numpy; print(numpy.__file__)",
+                            PYTHONPATH=self.tree)
+        self.assertTrue(found.startswith(root + self.tree), found)
+        self.assertEqual(7, self.job.command("run", "--mount", root, "--", "sh", "-c", "exit 7").returncode)
+
+    def test_status_names_all_nodes(self):
+        status = self.job.status()
+        self.assertIn("2 of 2 nodes alive", status)
+        for node in range(2):
+            self.assertIn(self.job.root(node), status)
+
+    def test_openmetrics(self):
+        text = self.copper("stats", "--openmetrics", "--mount", self.job.mount)
+        self.assertTrue(text.rstrip().endswith("# EOF"))
+        self.assertIn('rank="1"', text)
+
+    def test_statistics_as_text(self):
+        os.listdir(self.job.mirrored(0, self.tree))
+        text = self.copper("stats", "--mount", self.job.mount)
+        self.assertRegex(text, r"backing\.listings +[1-9]")
+        self.assertRegex(text, r"latency\.lookup\.max +[1-9]")
+
+    def test_paths_asked_for_most(self):
+        for n in range(30):
+            self.assertFalse(os.path.exists(self.job.mirrored(n % 2, f"{self.tree}/absent-{n // 2}")))
+        with open(self.job.mirrored(1, f"{self.tree}/numpy/__init__.py"), "rb") as file:
+            size = len(file.read())
+        found = json.loads(self.copper("stats", "--json", "--top", "1000", "--mount", self.job.mount))["top_paths"]
+        by_path = {one["path"]: one for one in found}
+        # Two requests, one of each node: each kernel asks once for what is absent.
+        self.assertEqual((2, 2), tuple(by_path[f"{self.tree}/absent-0"][key] for key in ("requests", "absent")))
+        self.assertEqual((0, size), tuple(by_path[f"{self.tree}/numpy/__init__.py"][key]
+                                          for key in ("absent", "bytes_read")))
+        self.assertEqual(sorted((one["requests"] for one in found), reverse=True), [one["requests"] for one in found])
+        text = self.copper("stats", "--top", "3", "--mount", self.job.mount)
+        self.assertEqual(3, len(text.partition("REQUESTS")[2].strip().splitlines()) - 1)
+        self.assertEqual(2, self.job.command("stats", "--top", "0", "--mount", self.job.mount).returncode)
+
+    def test_stats_of_one_node(self):
+        text = self.copper("stats", "--json", "--node", "1", "--mount", self.job.mount)
+        self.assertIn('"rank": 1', text)
+        self.assertNotEqual(0, self.job.command("stats", "--node", "9", "--mount", self.job.mount).returncode)
+
+    def test_others_are_not_served(self):
+        """Another user cannot even see the control socket."""
+        self.need_root()
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "ls",
+                               "/tmp/copper-0"], capture_output=True, check=False, env=clean_environment())
+        self.assertNotEqual(0, done.returncode)
+        self.assertEqual(0o700, os.stat("/tmp/copper-0").st_mode & 0o777)

@@ -1,0 +1,154 @@
+"""However a job ends, nothing of it is left. (Every test here also ends with the check of what is left.)"""
+
+import os
+import signal
+import subprocess
+import threading
+
+from copper import CopperError, clean_environment, mounts_below, processes_of, wait_until
+from import_storm import Workload, package_tree, storm
+from mounted import MountTestCase
+
+TREE = "/usr/share/doc"
+
+
+class Stop(MountTestCase):
+    def launch(self, nodes=4, **options):
+        return super().launch(nodes=nodes, trees=[TREE], **options)
+
+    def check_stopped(self, job):
+        done = job.stop()
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual([], job.leftovers())
+        self.assertEqual([], [name for name in os.listdir(job.directory) if name != "logs"])
+
+    def kill(self, job, ranks, number=signal.SIGKILL):
+        daemons = job.daemons()
+        self.assertEqual(job.nodes, len(daemons))
+        for rank in ranks:
+            os.kill(daemons[rank], number)
+        wait_until(lambda: not any(daemons[rank] in processes_of(job.directory) for rank in ranks), 20, "their end")
+
+    def test_plain_and_again(self):
+        job = self.launch()
+        self.assertEqual(4, len(mounts_below(job.directory)))
+        self.check_stopped(job)
+        self.check_stopped(job)
+
+    def test_after_kill_of_rank_0(self):
+        job = self.launch()
+        self.kill(job, [0])
+        self.check_stopped(job)
+
+    def test_after_kill_of_rank_2(self):
+        job = self.launch()
+        self.kill(job, [2])
+        self.check_stopped(job)
+
+    def test_after_kill_of_all(self):
+        job = self.launch()
+        self.kill(job, range(4))
+        self.check_stopped(job)
+
+    def test_solo_after_kill(self):
+        job = self.launch(nodes=1)
+        self.kill(job, [0])
+        # ECONNABORTED: the daemon still holds the device for a moment, and dies with the question unanswered.
+        with self.assertRaisesRegex(OSError, "not connected|connection abort"):
+            os.stat(f"{job.root(0)}/never asked for")  # what the kernel knows it still tells
+        self.check_stopped(job)
+
+    def test_local_stop(self):
+        """As a job's epilogue does it: without a launcher, this node only."""
+        job = self.launch()
+        self.kill(job, [1])
+        done = job.stop("--local")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.check_stopped(job)
+
+    def test_daemon_told_to_end(self):
+        job = self.launch()
+        self.kill(job, [3], signal.SIGTERM)
+        self.assertNotIn(job.root(3), mounts_below(job.directory))
+        self.check_stopped(job)
+
+    def test_daemon_that_hangs(self):
+        job = self.launch(options=["--deadline", "2"])
+        os.kill(job.daemons()[2], signal.SIGSTOP)
+        self.check_stopped(job)
+
+    def test_unmounted_by_hand(self):
+        job = self.launch(nodes=2)
+        daemon = job.daemons()[1]
+        self.run_program("umount", "-l", job.root(1))
+        wait_until(lambda: daemon not in processes_of(job.directory), 20, "the end of a daemon without mount")
+        self.check_stopped(job)
+
+    def test_while_files_are_open(self):
+        job = self.launch(nodes=2)
+        name = next(entry.path for entry in os.scandir(TREE) if entry.is_dir())
+        descriptors = [os.open(job.mirrored(node, name), os.O_RDONLY | os.O_DIRECTORY) for node in range(2)]
+        with open(job.mirrored(0, "/usr/share/doc/libc6/copyright"), "rb", buffering=0) as file, \
+                subprocess.Popen(["cat"], cwd=job.mirrored(1, TREE), stdin=subprocess.PIPE) as inhabitant:
+            file.read(10)
+            self.check_stopped(job)
+            for descriptor in descriptors:
+                with self.assertRaises(OSError):
+                    os.stat("something", dir_fd=descriptor)
+                os.close(descriptor)
+            inhabitant.stdin.close()
+            self.assertEqual(0, inhabitant.wait(timeout=10))
+
+    def test_in_the_middle_of_a_storm(self):
+        """Imports under way fail or succeed, but all end."""
+        tree = package_tree("numpy")
+        job = super().launch(nodes=2, trees=[tree])
+        load = Workload(packages=["scipy.stats"], trees=[tree])
+        outcome = []
+
+        def run():
+            try:
+                outcome.append(storm(load, [job.root(node) for node in range(2) for _ in range(2)]))
+            except CopperError as error:
+                outcome.append(error)
+        thread = threading.Thread(target=run)
+        thread.start()
+        wait_until(lambda: job.totals()["fuse"]["requests"] > 100, 20, "the storm")
+        self.check_stopped(job)
+        thread.join(timeout=60)
+        self.assertFalse(thread.is_alive())
+        self.assertEqual(1, len(outcome))
+
+    def test_survivors_go_on(self):
+        """Invariant 4: a lost node costs time, never bytes."""
+        tree = package_tree("numpy")
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                job = super().launch(nodes=4, trees=[tree], options=["--deadline", "2"])
+                self.kill(job, [victim])
+                load = Workload(packages=["numpy"], trees=[tree])
+                storm(load, [job.root(node) for node in range(4) if node != victim])
+                self.check_stopped(job)
+
+
+class LaunchIsInterrupted(MountTestCase):
+    def test_by_signal(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for at_once in (True, False):
+                with self.subTest(number=number, at_once=at_once):
+                    job = self.prepare(nodes=4, trees=[TREE])
+                    launch = subprocess.Popen(
+                        [job_program(), *job.launch_words()], env=clean_environment(), stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+                    if not at_once:
+                        wait_until(lambda: mounts_below(job.directory) or launch.poll() is not None, 30, "a mount")
+                    launch.send_signal(number)
+                    code = launch.wait(timeout=60)
+                    if code != 0:  # else it had been done before
+                        wait_until(lambda: not processes_of(job.directory), 20, "their end")
+                        self.assertEqual([], mounts_below(job.directory))
+
+
+def job_program():
+    from copper import copper_program
+    return copper_program()

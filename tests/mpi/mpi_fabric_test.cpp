@@ -1,0 +1,234 @@
+// Drives the MPI fabric for real: started by mpirun, as each of several ranks.
+//   mpi_fabric_test exchange   all pairs send each other thousands of frames of all sizes in both lanes
+//   mpi_fabric_test loss       the last rank is killed in the middle of its sends; the others must go on
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <string_view>
+
+#include "collectives/mpi_fabric.hpp"
+
+namespace copper {
+namespace {
+
+using namespace std::chrono_literals;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr auto patience = 30s;
+constexpr std::size_t mebibyte = 1U << 20;
+constexpr std::size_t largest_body = 5 * mebibyte;
+constexpr std::size_t offsets = 4096;
+
+enum class Topic : std::uint64_t { data, done, process_id };
+
+struct Header {
+    Topic topic = Topic::data;
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    std::uint64_t number = 0;  // within the lane of this pair
+    std::uint64_t body_bytes = 0;
+};
+
+[[noreturn]] void fail(Rank self, const char* what) {
+    std::fprintf(stderr, "rank %u: %s\n", self.value, what);
+    std::fflush(stderr);
+    std::_Exit(1);
+}
+
+// The bytes that all bodies are taken from: the same on every rank, and different at every offset.
+std::shared_ptr<const std::byte[]> make_pattern() {
+    std::vector<std::byte> pattern(largest_body + offsets);
+    std::mt19937_64 random(1);
+    for (std::byte& b : pattern) {
+        b = static_cast<std::byte>(random());
+    }
+    return copy_to_blob(pattern).data;
+}
+
+class Traffic {
+  public:
+    Traffic(MpiFabric& fabric, std::uint32_t ranks)
+        : fabric_(fabric), self_(fabric.self()), ranks_(ranks), next_(fabric.size()) {}
+
+    void send(Rank to, Lane lane, std::uint64_t number, std::size_t bytes, Topic topic = Topic::data) {
+        const Header header{topic, self_.value, to.value, number, bytes};
+        fabric_.send(to, {copy_to_blob(std::as_bytes(std::span(&header, 1))),
+                          {{pattern_, pattern_.get() + offset_of(header)}, bytes},
+                          lane});
+    }
+
+    // `eager` and `bulk` frames to each of the other ranks, mixed, numbered by lane.
+    void send_all(std::size_t eager, std::size_t bulk) {
+        static constexpr std::size_t eager_sizes[] = {0, 1, 100, 4096, eager_body_bytes_max};
+        static constexpr std::size_t bulk_sizes[] = {
+            0, 1, eager_body_bytes_max, eager_body_bytes_max + 1, mebibyte, largest_body};
+        for (std::size_t number = 0; number < std::max(eager, bulk); ++number) {
+            for (std::uint32_t to = 0; to < ranks_; ++to) {
+                if (to == self_.value) {
+                    continue;
+                }
+                if (number < bulk) {
+                    send(Rank{to}, Lane::bulk, number, bulk_sizes[number % std::size(bulk_sizes)]);
+                }
+                if (number < eager) {
+                    send(Rank{to}, Lane::eager, number, eager_sizes[number % std::size(eager_sizes)]);
+                }
+            }
+        }
+        expected_ += (eager + bulk) * (ranks_ - 1);
+    }
+
+    void receive(Rank from, const Frame& frame) {
+        Header header;
+        if (frame.header.size != sizeof(header)) {
+            fail(self_, "a header of the wrong size");
+        }
+        std::memcpy(&header, frame.header.data.get(), sizeof(header));
+        if (header.from != from.value || header.to != self_.value || header.body_bytes != frame.body.size) {
+            fail(self_, "a wrong header");
+        }
+        if (frame.body.size != 0 &&
+            std::memcmp(frame.body.data.get(), pattern_.get() + offset_of(header), frame.body.size) != 0) {
+            fail(self_, "wrong bytes");
+        }
+        if (header.topic == Topic::done) {
+            done_.insert(from);
+        } else if (header.topic == Topic::process_id) {
+            process_id_ = static_cast<pid_t>(header.number);
+        } else if (from.value < ranks_) {
+            if (next_[from.value][static_cast<std::size_t>(frame.lane)]++ != header.number) {
+                fail(self_, "out of order");
+            }
+            ++received_;
+        }
+    }
+
+    template <typename Condition>
+    void progress_until(Condition condition, const char* what) {
+        const auto deadline = SteadyClock::now() + patience;
+        while (!condition()) {
+            fabric_.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
+                             [this](Rank rank) { lost_.insert(rank); });
+            if (SteadyClock::now() > deadline) {
+                for (std::size_t rank = 0; rank < next_.size(); ++rank) {
+                    std::fprintf(stderr, "rank %u: of rank %zu %llu eager and %llu bulk frames came; %s\n",
+                                 self_.value, rank, static_cast<unsigned long long>(next_[rank][0]),
+                                 static_cast<unsigned long long>(next_[rank][1]),
+                                 lost_.contains(Rank{static_cast<std::uint32_t>(rank)}) ? "it counts as lost"
+                                                                                        : "it lives");
+                }
+                fail(self_, what);
+            }
+        }
+    }
+
+    void await_all_frames() {
+        progress_until([this] { return received_ == expected_; }, "frames did not arrive");
+        progress_until([this] { return fabric_.flushed(); }, "never flushed");
+    }
+
+    // Each tells each that it has all: then nothing is under way but what flushed() knows of.
+    void part() {
+        for (std::uint32_t to = 0; to < ranks_; ++to) {
+            if (to != self_.value) {
+                send(Rank{to}, Lane::eager, 0, 0, Topic::done);
+            }
+        }
+        progress_until([this] { return done_.size() == ranks_ - 1 && fabric_.flushed(); },
+                       "others are not done");
+    }
+
+    pid_t process_id() const { return process_id_; }
+    const std::set<Rank>& lost() const { return lost_; }
+    std::size_t received() const { return received_; }
+
+  private:
+    static std::size_t offset_of(const Header& header) {
+        return (header.from * 1009 + header.to * 101 + header.number * 13) % offsets;
+    }
+
+    MpiFabric& fabric_;
+    const Rank self_;
+    const std::uint32_t ranks_;  // the first ones, which exchange data
+    const std::shared_ptr<const std::byte[]> pattern_ = make_pattern();
+    std::vector<std::array<std::uint64_t, lane_count>> next_;
+    std::size_t expected_ = 0;
+    std::size_t received_ = 0;
+    std::set<Rank> done_;
+    std::set<Rank> lost_;
+    pid_t process_id_ = 0;
+};
+
+void exchange(MpiFabric& fabric) {
+    Traffic traffic(fabric, fabric.size());
+    traffic.send_all(1500, 60);
+    traffic.await_all_frames();
+    traffic.part();
+    const FabricCounters counters = fabric.counters();
+    if (!traffic.lost().empty() || counters.dropped != 0 ||
+        counters.messages_sent != counters.messages_received ||
+        counters.bytes_sent != counters.bytes_received) {
+        fail(fabric.self(), "the counters do not add up");
+    }
+    // 100 TB/s would be a measurement of nothing.
+    if (fabric.link_bytes_per_second() <= 1e3 || fabric.link_bytes_per_second() >= 1e14) {
+        fail(fabric.self(), "the link's speed was not measured");
+    }
+    fabric.finish(MpiFabric::Ending::together);
+}
+
+void loss(MpiFabric& fabric) {
+    const Rank victim{fabric.size() - 1};
+    Traffic traffic(fabric, fabric.size() - 1);
+    if (fabric.self() == victim) {
+        for (std::uint32_t to = 0; to < victim.value; ++to) {
+            traffic.send(Rank{to}, Lane::eager, static_cast<std::uint64_t>(::getpid()), 0, Topic::process_id);
+        }
+        traffic.progress_until([&] { return fabric.flushed(); }, "never flushed");
+        for (std::uint32_t number = 0; number < 16; ++number) {
+            traffic.send(Rank{0}, number % 2 == 0 ? Lane::eager : Lane::bulk, number,
+                         number % 2 == 0 ? eager_body_bytes_max : largest_body);
+        }
+        ::raise(SIGKILL);
+    }
+    traffic.progress_until([&] { return traffic.process_id() != 0; }, "the victim did not introduce itself");
+    traffic.progress_until([&] { return ::kill(traffic.process_id(), 0) != 0; }, "the victim lives on");
+    traffic.send_all(500, 60);
+    traffic.await_all_frames();
+    traffic.part();
+    if (fabric.self() == Rank{0}) {
+        std::puts("the others went on");
+        std::fflush(stdout);
+    }
+    std::_Exit(0);
+}
+
+int run(std::string_view scenario) {
+    ::signal(SIGPIPE, SIG_IGN);  // as the daemon does
+    // Small limits, so that they are reached.
+    auto fabric = MpiFabric::start({.receives_posted = 4,
+                                    .bodies_in_flight_max = 2,
+                                    .sends_in_flight_per_peer_max = 4,
+                                    .send_deadline = scenario == "loss" ? 5000ms : 60000ms});
+    if (!fabric) {
+        std::fprintf(stderr, "%s\n", fabric.error().c_str());
+        return 1;
+    }
+    if ((*fabric)->size() < 3 || !MpiFabric::launched()) {
+        fail((*fabric)->self(), "started by mpirun -np 3 at least, please");
+    }
+    scenario == "loss" ? loss(**fabric) : exchange(**fabric);
+    return 0;
+}
+
+}  // namespace
+}  // namespace copper
+
+int main(int argc, char** argv) {
+    return copper::run(argc > 1 ? argv[1] : "exchange");
+}

@@ -1,0 +1,112 @@
+#include "tests/sim/simulated_store.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "cache/path.hpp"
+
+namespace copper::sim {
+namespace {
+
+std::uint64_t size_of(const std::string& path, std::uint64_t version, std::uint32_t file_bytes_max) {
+    const std::uint64_t mix = hash_of({.kind = ObjectKind::extent, .path = path}) + version * 7919;
+    return mix % (std::uint64_t{file_bytes_max} + 1);
+}
+
+std::byte byte_at(std::uint64_t seed, std::uint64_t offset) {
+    return static_cast<std::byte>((seed + offset * 2654435761U) >> 11U);
+}
+
+std::uint64_t content_seed(const std::string& path, const Attributes& attributes) {
+    return hash_of({.kind = ObjectKind::entry, .path = path}) ^
+           (attributes.modified.nanoseconds * 0x9e3779b97f4a7c15U);
+}
+
+std::uint64_t bytes_in_extent(const Attributes& attributes, std::uint32_t index) {
+    const std::uint64_t offset = index * extent_bytes;
+    return std::min(extent_bytes, attributes.size - std::min(attributes.size, offset));
+}
+
+}  // namespace
+
+std::uint64_t SimulatedStore::version(const std::string& path) const {
+    const auto entry = versions_.find(path);
+    return entry == versions_.end() ? 0 : entry->second;
+}
+
+bool SimulatedStore::exists(const std::string& path) const {
+    if (path == root()) {
+        return true;
+    }
+    for (std::uint32_t d = 0; d < shape_.directories; ++d) {
+        if (path == directory(d)) {
+            return true;
+        }
+        if (parent_path(path) == directory(d)) {
+            const auto name = base_name(path);
+            return name.starts_with('f') && name.size() > 1 &&
+                   std::stoul(std::string(name.substr(1))) < shape_.files_per_directory;
+        }
+    }
+    return false;
+}
+
+Attributes SimulatedStore::attributes(const std::string& path) const {
+    const bool is_file = parent_path(path) != root() && path != root();
+    Attributes attributes;
+    attributes.inode = hash_of({.kind = ObjectKind::entry, .path = path});
+    attributes.mode = is_file ? S_IFREG | 0644U : S_IFDIR | 0755U;
+    attributes.modified.nanoseconds = static_cast<std::uint32_t>(version(path));
+    attributes.size = is_file ? size_of(path, version(path), shape_.file_bytes_max) : 4096;
+    return attributes;
+}
+
+ObjectPtr SimulatedStore::list(const std::string& path) const {
+    std::vector<Listing::NewEntry> entries;
+    const bool is_root = path == root();
+    const std::uint32_t count = is_root ? shape_.directories : shape_.files_per_directory;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const std::string name = is_root ? std::string(base_name(directory(i))) : file_name(i);
+        entries.push_back({.name = name, .target = {}, .attributes = attributes(join_path(path, name))});
+    }
+    return make_object(Listing(std::move(entries), Listing::Detail::attributes));
+}
+
+ObjectPtr SimulatedStore::read(const ObjectKey& key) const {
+    if (!exists(key.path)) {
+        return key.kind == ObjectKind::entry ? make_object(Listing({}, Listing::Detail::attributes))
+                                             : make_error(std::errc::no_such_file_or_directory);
+    }
+    if (key.kind == ObjectKind::listing) {
+        return list(key.path);
+    }
+    const Attributes now = attributes(key.path);
+    if (key.kind == ObjectKind::entry) {
+        return make_object(
+            Listing({{.name = std::string(base_name(key.path)), .target = {}, .attributes = now}},
+                    Listing::Detail::attributes));
+    }
+    std::vector<std::byte> bytes(bytes_in_extent(now, key.index));
+    const std::uint64_t seed = content_seed(key.path, now);
+    for (std::uint64_t i = 0; i < bytes.size(); ++i) {
+        bytes[i] = byte_at(seed, key.index * extent_bytes + i);
+    }
+    return make_object(Extent{now, copy_to_blob(bytes)});
+}
+
+bool SimulatedStore::is_intact(const std::string& path, std::uint32_t index, const Extent& extent) {
+    if (extent.blob.size != bytes_in_extent(extent.attributes, index)) {
+        return false;
+    }
+    const std::uint64_t seed = content_seed(path, extent.attributes);
+    for (std::uint64_t i = 0; i < extent.blob.size; ++i) {
+        if (extent.blob.data[static_cast<std::ptrdiff_t>(i)] != byte_at(seed, index * extent_bytes + i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace copper::sim

@@ -1,0 +1,472 @@
+#include "tests/sim/simulation.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "cache/path.hpp"
+
+namespace copper::sim {
+namespace {
+
+constexpr std::size_t wrong_kept_max = 5;
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t what) {
+    return (hash ^ what) * 0x100000001b3U;
+}
+
+}  // namespace
+
+// ---- a node: what the daemon wires together, with simulated surroundings
+
+class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
+  public:
+    Node(Simulation& simulation, Rank self)
+        : simulation_(simulation),
+          cache_({.budget_bytes = simulation.scenario_.cache_budget_bytes,
+                  .clock = [&simulation] { return simulation.now_; }},
+                 [this](const ObjectKey& key) { want(key); }),
+          membership_({.size = simulation.scenario_.nodes,
+                       .self = self,
+                       .arity = simulation.scenario_.arity,
+                       .readers = simulation.scenario_.readers}),
+          mover_({.deadline = simulation.scenario_.deadline}, simulation.trees_, membership_, *this),
+          roll_call_(membership_, *this),
+          failure_detector_({}) {}
+
+    bool alive() const { return alive_; }
+    Mover& mover() { return mover_; }
+    std::uint64_t active_clients() const { return active_clients_; }
+
+    void start_clients() {
+        const Scenario& scenario = simulation_.scenario_;
+        for (std::uint32_t client = 0; client < scenario.clients_per_node; ++client) {
+            ++active_clients_;
+            simulation_.after(simulation_.random_delay(scenario.message_delay_max),
+                              [this, left = scenario.operations_per_client] { next_operation(left); });
+        }
+    }
+
+    void crash() { alive_ = false; }
+
+    // It does nothing until then, and then what it should have done.
+    void pause(TimePoint until) { paused_until_ = std::max(paused_until_, until); }
+
+    void lose(const std::vector<LostNode>& nodes) {
+        if (alive_ && !nodes.empty()) {
+            mover_.peers_lost(nodes, simulation_.now_);
+            for (const LostNode& node : nodes) {
+                roll_call_.peer_lost(node.rank);
+            }
+            tick_when_due();
+        }
+    }
+
+    void receive(Rank from, const Frame& frame) {
+        if (!alive_) {
+            return;
+        }
+        if (simulation_.now_ < paused_until_) {
+            simulation_.at(paused_until_, [this, from, frame] { receive(from, frame); });
+            return;
+        }
+        const auto message = decode(frame);
+        if (!message) {
+            if (message.error().corrupt_object) {
+                mover_.corrupt(*message.error().corrupt_object);
+            }
+            return;
+        }
+        failure_detector_.heard(from, simulation_.now_);
+        if (!membership_.is_alive(from)) {
+            mover_.peer_regained(from, simulation_.now_);
+        }
+        std::visit([this, from](const auto& content) { dispatch(from, content); }, *message);
+        tick_when_due();
+    }
+
+    void call() {
+        roll_call_.call("status", "", simulation_.scenario_.deadline, simulation_.now_);
+        tick_when_due();
+    }
+
+    // Effects of both.
+    void send(std::span<const Rank> to, const Message& message) override {
+        const Frame frame = encode(message);
+        for (const Rank rank : to) {
+            simulation_.transmit(membership_.self(), rank, frame);
+        }
+    }
+
+    // Mover::Effects
+    ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
+    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) override {
+        cache_.deliver(key, object, retention);
+    }
+    std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{membership_.self(), to}]; }
+    void read(const ObjectKey& key) override {
+        ++simulation_.report_.reads[key];
+        simulation_.after(simulation_.random_delay(simulation_.scenario_.read_delay_max), [this, key] {
+            if (alive_) {
+                mover_.read_done(key, simulation_.store_.read(key), simulation_.now_);
+                tick_when_due();
+            }
+        });
+    }
+
+    // RollCall::Effects
+    std::string answer(const std::string&, const std::string&) override {
+        return std::to_string(membership_.self().value);
+    }
+    void finished(std::uint64_t, std::vector<Answer::Part> parts) override {
+        for (const Answer::Part& part : parts) {
+            if (part.text != std::to_string(part.rank.value)) {
+                wrong("a roll call's answer of another node");
+            }
+        }
+        simulation_.report_.roll_calls.push_back(parts.size());
+    }
+
+  private:
+    void dispatch(Rank from, const Interest& interest) {
+        heed(from, interest.suspects);
+        mover_.receive(from, interest, simulation_.now_);
+    }
+    void dispatch(Rank from, const Publication& publication) {
+        heed(from, publication.suspects);
+        mover_.receive(from, publication, simulation_.now_);
+    }
+    void dispatch(Rank from, const Decline& decline) { mover_.receive(from, decline, simulation_.now_); }
+    void dispatch(Rank from, const Call& call) { roll_call_.receive(from, call, simulation_.now_); }
+    void dispatch(Rank from, const Answer& answer) { roll_call_.receive(from, answer, simulation_.now_); }
+    void dispatch(Rank from, const Ping&) { send({&from, 1}, Pong{}); }
+    void dispatch(Rank, const Pong&) {}
+
+    void heed(Rank from, const Suspects& suspects) {
+        std::vector<LostNode> lost;
+        for (const auto& [rank, silence] : suspects) {
+            const TimePoint since = simulation_.now_ - silence;
+            if (rank == membership_.self()) {
+                send({&from, 1}, Pong{});
+            } else if (membership_.is_alive(rank) && !failure_detector_.was_heard_since(rank, since)) {
+                lost.push_back({.rank = rank, .silent_since = since});
+            }
+        }
+        lose(lost);
+    }
+
+    void look_after_peers() {
+        std::set<Rank> awaited = mover_.awaited();
+        awaited.merge(roll_call_.awaited());
+        const auto verdict = failure_detector_.look(awaited, membership_.suspects(), simulation_.now_);
+        send(verdict.to_ping, Ping{});
+        lose(verdict.lost);
+        next_look_ = simulation_.now_ + failure_detector_.options().interval;
+    }
+
+    // A cache miss reaches the Mover as an event of its own, as it does in the daemon.
+    void want(const ObjectKey& key) {
+        simulation_.after(simulation_.random_delay(microseconds(20)), [this, key] {
+            if (alive_) {
+                mover_.want(key, simulation_.now_);
+                tick_when_due();
+            }
+        });
+    }
+
+    void tick_when_due() {
+        const bool waits = mover_.pending() > 0 || roll_call_.next_deadline();
+        const auto look = waits ? std::optional(next_look_) : std::nullopt;
+        for (const auto due : {mover_.next_deadline(), roll_call_.next_deadline(), look}) {
+            if (due && (!next_tick_ || *due < *next_tick_)) {
+                next_tick_ = std::max(*due, simulation_.now_);
+                simulation_.at(*next_tick_, [this] { tick(); });
+            }
+        }
+    }
+
+    void tick() {
+        if (!alive_) {
+            return;
+        }
+        if (simulation_.now_ < paused_until_) {
+            simulation_.at(paused_until_, [this] { tick(); });
+            return;
+        }
+        if (next_tick_ && *next_tick_ <= simulation_.now_) {
+            next_tick_.reset();
+        }
+        mover_.tick(simulation_.now_);
+        roll_call_.tick(simulation_.now_);
+        if (simulation_.now_ >= next_look_) {
+            look_after_peers();
+        }
+        tick_when_due();
+    }
+
+    void next_operation(std::uint32_t left) {
+        if (!alive_ || left == 0) {
+            --active_clients_;
+            return;
+        }
+        const StoreShape& shape = simulation_.store_.shape();
+        auto& random = simulation_.random_;
+        const std::string directory =
+            simulation_.store_.directory(static_cast<std::uint32_t>(random() % shape.directories));
+        const std::string file =
+            SimulatedStore::file_name(static_cast<std::uint32_t>(random() % shape.files_per_directory));
+        const TimePoint started = simulation_.now_;
+        auto done = [this, left, started] {
+            auto& report = simulation_.report_;
+            ++report.operations;
+            report.slowest = std::max(report.slowest,
+                                      std::chrono::duration_cast<microseconds>(simulation_.now_ - started));
+            simulation_.after(simulation_.random_delay(microseconds(300)),
+                              [this, left] { next_operation(left - 1); });
+        };
+        if (simulation_.scenario_.reads == Scenario::Reads::own_files) {
+            const std::string own =
+                SimulatedStore::file_name(membership_.self().value % shape.files_per_directory);
+            read_extent(join_path(simulation_.store_.directory(0), own), left, done);
+        } else if (random() % 4 == 0) {
+            look_up(directory, "absent" + std::to_string(random() % 1000), done);
+        } else if (random() % 2 == 0) {
+            look_up(directory, file, done);
+        } else {
+            read_file(join_path(directory, file), done);
+        }
+    }
+
+    void look_up(const std::string& directory, const std::string& name, const std::function<void()>& done) {
+        resolve(cache_, simulation_.trees_, directory, name,
+                [this, directory, name, done](const Resolution& result) {
+                    if (alive_) {
+                        const bool right = result && result->has_value() == simulation_.store_.exists(
+                                                                                join_path(directory, name));
+                        if (!right) {
+                            wrong("lookup of " + join_path(directory, name));
+                        }
+                    }
+                    done();
+                });
+    }
+
+    void read_file(const std::string& path, const std::function<void()>& done) {
+        const std::uint64_t extents = simulation_.store_.shape().file_bytes_max / extent_bytes + 1;
+        read_extent(path, static_cast<std::uint32_t>(simulation_.random_() % extents), done);
+    }
+
+    void read_extent(const std::string& path, std::uint32_t index, const std::function<void()>& done) {
+        cache_.get({.kind = ObjectKind::extent, .path = path, .index = index}, [this, path, index, done](
+                                                                                   const ObjectPtr& object) {
+            const Extent* extent = object->extent();
+            if (alive_ && (extent == nullptr || !SimulatedStore::is_intact(path, index, *extent))) {
+                wrong("bytes of " + path + " extent " + std::to_string(index));
+            }
+            done();
+        });
+    }
+
+    void wrong(const std::string& what) {
+        auto& kept = simulation_.report_.wrong;
+        if (kept.size() < wrong_kept_max) {
+            kept.push_back("node " + std::to_string(membership_.self().value) + ": " + what);
+        }
+    }
+
+    Simulation& simulation_;
+    bool alive_ = true;
+    std::uint64_t active_clients_ = 0;
+    Cache cache_;
+    Membership membership_;
+    Mover mover_;
+    RollCall roll_call_;
+    FailureDetector failure_detector_;
+    TimePoint next_look_{};
+    std::optional<TimePoint> next_tick_;
+    TimePoint paused_until_{};
+};
+
+// ---- the world
+
+Simulation::Simulation(const Scenario& scenario)
+    : scenario_(scenario), random_(scenario.seed), store_(scenario.store), trees_({SimulatedStore::root()}) {
+    for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
+        nodes_.push_back(std::make_unique<Node>(*this, Rank{rank}));
+    }
+}
+
+Simulation::~Simulation() = default;
+
+void Simulation::at(TimePoint when, std::function<void()> happen) {
+    events_.push({when, next_order_++, std::move(happen)});
+}
+
+microseconds Simulation::random_delay(microseconds longest) {
+    return microseconds(1 + random_() % static_cast<std::uint64_t>(longest.count()));
+}
+
+bool Simulation::chance(double probability) {
+    return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
+}
+
+void Simulation::note(std::uint64_t what) {
+    report_.trace =
+        mixed(mixed(report_.trace, what), static_cast<std::uint64_t>(now_.time_since_epoch().count()));
+}
+
+void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
+    ++report_.messages;
+    report_.bytes += frame.header.size + frame.body.size;
+    note((std::uint64_t{from.value} << 32U) | to.value);
+    note(frame.header.size + frame.body.size);
+    if (chance(scenario_.loss)) {
+        return;
+    }
+    Frame arriving = frame;
+    if (chance(scenario_.corruption)) {
+        Blob& damaged = frame.body.size != 0 && chance(0.5) ? arriving.body : arriving.header;
+        auto bytes = std::make_shared_for_overwrite<std::byte[]>(damaged.size);
+        std::memcpy(bytes.get(), damaged.data.get(), damaged.size);
+        bytes[static_cast<std::ptrdiff_t>(random_() % damaged.size)] ^= std::byte{1} << (random_() % 8);
+        damaged.data = std::move(bytes);
+    }
+    const std::uint64_t bytes = frame.header.size + frame.body.size;
+    backlog_[{from, to}] += bytes;
+    TimePoint& last = last_arrival_[{from, to, frame.lane}];
+    const auto rate = to.value < scenario_.slow_nodes ? scenario_.slow_bytes_per_ms : 0;
+    const auto transfer = microseconds(1 + (rate != 0 ? bytes * 1000 / rate : 0));
+    last = std::max(last, now_ + random_delay(scenario_.message_delay_max)) + transfer;
+    at(last, [this, from, to, arriving, bytes] {
+        backlog_[{from, to}] -= bytes;
+        nodes_[to.value]->receive(from, arriving);
+    });
+}
+
+void Simulation::crash(Rank rank, bool noticed) {
+    nodes_[rank.value]->crash();
+    if (!noticed) {
+        return;
+    }
+    for (auto& node : nodes_) {
+        after(random_delay(scenario_.deadline), [&node, rank] { node->lose({{.rank = rank}}); });
+    }
+}
+
+void Simulation::schedule_faults() {
+    const microseconds busy_time = (scenario_.read_delay_max + scenario_.message_delay_max) * 20;
+    std::vector<std::uint32_t> victims(scenario_.nodes);
+    for (std::uint32_t rank = 0; rank < scenario_.nodes; ++rank) {
+        victims[rank] = rank;
+    }
+    for (std::uint32_t i = 0; i < scenario_.crashes; ++i) {
+        std::swap(victims[i], victims[i + random_() % (victims.size() - i)]);
+        after(random_delay(busy_time), [this, rank = Rank{victims[i]},
+                                        noticed = i < scenario_.crashes_noticed] { crash(rank, noticed); });
+    }
+    for (std::uint32_t i = 0; i < scenario_.pauses; ++i) {
+        after(random_delay(busy_time),
+              [this] { nodes_[random_() % nodes_.size()]->pause(now_ + random_delay(scenario_.pause_max)); });
+    }
+    for (std::uint32_t i = 0; i < scenario_.file_changes; ++i) {
+        after(random_delay(busy_time), [this] {
+            store_.change(join_path(
+                store_.directory(static_cast<std::uint32_t>(random_() % scenario_.store.directories)),
+                SimulatedStore::file_name(
+                    static_cast<std::uint32_t>(random_() % scenario_.store.files_per_directory))));
+        });
+    }
+}
+
+void Simulation::schedule_roll_calls() {
+    for (int i = 0; i < 2; ++i) {
+        after(random_delay(scenario_.read_delay_max * 10), [this] {
+            Node& node = *nodes_[random_() % nodes_.size()];
+            if (node.alive()) {
+                node.call();
+            }
+        });
+    }
+}
+
+Report Simulation::run() {
+    for (auto& node : nodes_) {
+        node->start_clients();
+    }
+    schedule_faults();
+    schedule_roll_calls();
+    while (!events_.empty()) {
+        const Event event = events_.top();
+        events_.pop();
+        now_ = event.at;
+        event.happen();
+    }
+    for (auto& node : nodes_) {
+        const MoverCounters& counters = node->mover().counters();
+        report_.direct_reads += counters.direct_reads;
+        report_.corrupt += counters.corrupt;
+        report_.retries += counters.retries;
+        report_.got_back += counters.got_back;
+        report_.unshared_reads += counters.unshared_reads;
+        report_.duplicates += counters.duplicates;
+        if (node->alive()) {
+            ++report_.live_nodes;
+            report_.pending_left += node->mover().pending();
+            report_.unfinished += node->active_clients();
+        }
+    }
+    note(report_.operations);
+    return report_;
+}
+
+Scenario random_scenario(std::uint64_t seed, Faults faults) {
+    std::mt19937_64 random(seed ^ 0x5eedU);
+    const auto between = [&random](std::uint64_t low, std::uint64_t high) {
+        return low + random() % (high - low + 1);
+    };
+    // Mostly small jobs, where odd shapes are; now and then a large one (and no chain of a thousand hops
+    // then).
+    const std::uint64_t nodes = between(0, 19) == 0 ? between(100, 1000) : between(1, 40);
+    Scenario scenario{.seed = seed,
+                      .nodes = static_cast<std::uint32_t>(nodes),
+                      .arity = between(nodes > 40 ? 2 : 1, 8),
+                      .readers = between(1, nodes),
+                      .clients_per_node = static_cast<std::uint32_t>(nodes > 40 ? 1 : between(1, 4)),
+                      .operations_per_client = static_cast<std::uint32_t>(nodes > 40 ? 10 : between(5, 60)),
+                      .store = {.directories = static_cast<std::uint32_t>(between(1, 12)),
+                                .files_per_directory = static_cast<std::uint32_t>(between(1, 20)),
+                                .file_bytes_max = static_cast<std::uint32_t>(
+                                    between(0, 9) == 0 && nodes < 20 ? 3 * extent_bytes : between(0, 5000))},
+                      .message_delay_max = microseconds(between(2, 5000)),
+                      .read_delay_max = microseconds(between(2, 20000))};
+    if (faults == Faults::all) {
+        scenario.loss = between(0, 2) == 0 ? 0.05 : 0;
+        scenario.corruption = between(0, 2) == 0 ? 0.05 : 0;
+        scenario.crashes = static_cast<std::uint32_t>(between(0, std::min<std::uint64_t>(nodes - 1, 4)));
+        scenario.crashes_noticed = static_cast<std::uint32_t>(between(0, scenario.crashes));
+        scenario.pauses = static_cast<std::uint32_t>(between(0, 2));
+        scenario.file_changes = static_cast<std::uint32_t>(between(0, 10));
+        scenario.deadline = milliseconds(between(50, 2000));
+        if (between(0, 3) == 0) {
+            scenario.cache_budget_bytes = between(0, 20000);
+        }
+    }
+    return scenario;
+}
+
+std::string describe(const Scenario& s) {
+    std::ostringstream text;
+    text << "seed " << s.seed << ": " << s.nodes << " nodes, arity " << s.arity << ", " << s.readers
+         << " readers, " << s.clients_per_node << " clients x " << s.operations_per_client << " operations, "
+         << s.store.directories << " x " << s.store.files_per_directory << " files of up to "
+         << s.store.file_bytes_max << " bytes, delays " << s.message_delay_max.count() << "/"
+         << s.read_delay_max.count() << " us, deadline " << s.deadline.count() << " ms, loss " << s.loss
+         << ", corruption " << s.corruption << ", crashes " << s.crashes << " (" << s.crashes_noticed
+         << " noticed), pauses " << s.pauses << ", changes " << s.file_changes << ", budget "
+         << s.cache_budget_bytes;
+    return text.str();
+}
+
+}  // namespace copper::sim

@@ -1,0 +1,125 @@
+// A whole job in one thread: thousands of nodes, each the real Mover, RollCall, Cache and wire format, over a
+// simulated network, backing filesystem and clock. Everything random comes from one seed, so a run is
+// replayed exactly by its seed.
+//
+// Each node runs clients that look names up and read files, one operation after the other, and check every
+// answer against the backing filesystem: that is where the invariants of docs/design.md are watched.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cache/cache.hpp"
+#include "cache/resolve.hpp"
+#include "collectives/failure_detector.hpp"
+#include "collectives/mover.hpp"
+#include "collectives/roll_call.hpp"
+#include "collectives/wire.hpp"
+#include "tests/sim/simulated_store.hpp"
+
+namespace copper::sim {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+struct Scenario {
+    std::uint64_t seed = 1;
+    // The job.
+    std::uint32_t nodes = 4;
+    std::size_t arity = 2;
+    std::size_t readers = 4;
+    std::uint32_t clients_per_node = 2;
+    std::uint32_t operations_per_client = 40;
+    std::uint64_t cache_budget_bytes = 1U << 30;
+    milliseconds deadline{10000};
+    enum class Reads { anything, own_files };  // own_files: each node one file of its own, in order
+    Reads reads = Reads::anything;
+    StoreShape store = {};
+    // The network and the backing filesystem: uniform delays, from almost nothing to these.
+    microseconds message_delay_max{500};
+    microseconds read_delay_max{2000};
+    // Faults.
+    double loss = 0;        // of each frame sent
+    double corruption = 0;  // of each frame sent: one bit flips
+    std::uint32_t crashes = 0;
+    std::uint32_t crashes_noticed = 0;  // of them: the others are told, each at a time of its own
+    std::uint32_t pauses = 0;           // of a node, which then goes on
+    microseconds pause_max{3000000};
+    std::uint32_t file_changes = 0;
+    std::uint32_t slow_nodes = 0;  // the first ones: each link to them carries so much
+    std::uint64_t slow_bytes_per_ms = 0;
+};
+
+// What a seed alone makes: sizes, delays and (if asked for) faults all over their ranges.
+enum class Faults { none, all };
+Scenario random_scenario(std::uint64_t seed, Faults faults);
+std::string describe(const Scenario& scenario);
+
+struct Report {
+    std::uint64_t operations = 0;
+    std::uint64_t unfinished = 0;    // clients that still waited when nothing more could happen
+    std::vector<std::string> wrong;  // answers that do not agree with the backing filesystem, the first few
+    microseconds slowest{0};
+    std::uint64_t direct_reads = 0;
+    std::uint64_t corrupt = 0;
+    std::uint64_t retries = 0;
+    std::uint64_t got_back = 0;
+    std::uint64_t unshared_reads = 0;
+    std::uint64_t duplicates = 0;
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t pending_left = 0;            // Mover entries of live nodes at the end
+    std::map<ObjectKey, std::uint64_t> reads;  // by all nodes
+    std::vector<std::size_t> roll_calls;       // answers that each roll call got
+    std::size_t live_nodes = 0;
+    std::uint64_t trace = 0;  // hash of all that happened, in order: equal for equal seeds
+};
+
+class Simulation {
+  public:
+    explicit Simulation(const Scenario& scenario);
+    ~Simulation();
+
+    Report run();
+
+  private:
+    class Node;
+    struct Event {
+        TimePoint at;
+        std::uint64_t order = 0;  // events of one time happen in the order in which they were made
+        std::function<void()> happen;
+        bool operator>(const Event& other) const {
+            return at != other.at ? at > other.at : order > other.order;
+        }
+    };
+
+    void at(TimePoint when, std::function<void()> happen);
+    void after(microseconds delay, std::function<void()> happen) { at(now_ + delay, std::move(happen)); }
+    microseconds random_delay(microseconds longest);
+    bool chance(double probability);
+    void transmit(Rank from, Rank to, const Frame& frame);
+    void crash(Rank rank, bool noticed);
+    void schedule_faults();
+    void schedule_roll_calls();
+    void note(std::uint64_t what);
+
+    const Scenario scenario_;
+    std::mt19937_64 random_;
+    TimePoint now_{};
+    std::uint64_t next_order_ = 0;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    SimulatedStore store_;
+    Trees trees_;
+    std::vector<std::unique_ptr<Node>> nodes_;
+    std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;
+    std::map<std::pair<Rank, Rank>, std::uint64_t> backlog_;  // bytes on their way
+    Report report_;
+};
+
+}  // namespace copper::sim

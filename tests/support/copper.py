@@ -1,0 +1,283 @@
+"""Starts a Copper on this machine for tests and measurements, and leaves nothing of it behind.
+
+    with Copper(nodes=4, trees=["/usr/lib/python3"]) as job:
+        os.stat(job.mirrored(2, "/usr/lib/python3"))
+        print(job.totals()["backing"])
+
+Everything of a job lives in a private directory: mounts, logs, whatever a test wants to put there. Processes and
+mounts are recognised by that directory, so that nothing else on the machine is ever touched.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+COMMAND_SECONDS_MAX = 120
+
+
+class CopperError(Exception):
+    """A command of Copper failed, or left something behind."""
+
+
+def build_directory():
+    return pathlib.Path(os.environ.get("COPPER_BUILD_DIR", REPOSITORY / "build"))
+
+
+def copper_program():
+    return str(build_directory() / "tools" / "copper")
+
+
+def daemon_program():
+    return str(build_directory() / "daemon" / "copperd")
+
+
+def why_no_mount():
+    """The reason why this user cannot mount a FUSE filesystem here, or None."""
+    if not os.path.exists("/dev/fuse"):
+        return "there is no /dev/fuse"
+    if os.geteuid() == 0:
+        try:
+            os.close(os.open("/dev/fuse", os.O_RDWR))
+        except OSError as error:
+            return f"/dev/fuse: {error.strerror}"
+    elif not shutil.which("fusermount3"):
+        return "not root, and fusermount3 is not installed"
+    return None
+
+
+def mounts_below(directory, process="self"):
+    """Mount points at or below a directory, innermost first. Reads the mount table (of the mount namespace that
+    `process` is in), never the mounts."""
+    found = []
+    with open(f"/proc/{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+        for line in table:
+            point = line.split()[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+            if point == str(directory) or point.startswith(f"{directory}/"):
+                found.append(point)
+    return found[::-1]
+
+
+def processes_of(text):
+    """Processes, other than this one, whose command line names `text` (a private directory), as {pid: words}."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+        except OSError:
+            continue
+        if state != b"Z" and any(str(text).encode() in word for word in words):
+            found[int(entry)] = [word.decode(errors="replace") for word in words if word]
+    return found
+
+
+def wait_until(condition, seconds, what):
+    """Looks until condition() is true; there is nothing to be woken by for what other processes do."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise CopperError(f"{what} did not happen within {seconds} s")
+        time.sleep(0.02)
+
+
+def clean_environment(**more):
+    """This process's environment without what would steer Python or Copper elsewhere."""
+    steering = ("PYTHON", "COPPER_", "LD_", "PBS_", "SLURM_", "FLUX_", "VIRTUAL_ENV", "CONDA_")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
+    environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    environment.update({key: str(value) for key, value in more.items()})
+    return environment
+
+
+NOBODY = 65534
+
+
+def as_nobody(*more):
+    """What goes in front of a command that another user than root shall run."""
+    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more]
+
+
+class Copper:
+    """A job of `nodes` daemons on this machine. A context manager: what it started ends with the block."""
+
+    def __init__(self, nodes=1, trees=(), options=(), environment=None, prefix=(), directory=None, mounted_for="self"):
+        self.nodes = nodes
+        self.trees = [str(tree) for tree in trees]
+        self.options = list(options)
+        self.environment = clean_environment(**(environment or {}))
+        self.prefix = list(prefix)  # in front of each command: to run as another user, for instance
+        self.given_directory = directory
+        self.mounted_for = mounted_for  # a process in the mount namespace that `prefix` enters
+        self.directory = None
+
+    def __enter__(self):
+        self.open()
+        try:
+            self.launch()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind, error, trace):
+        leftovers = self.close()
+        if leftovers and kind is None:
+            raise CopperError("; ".join(leftovers))
+
+    def open(self):
+        """Makes the private directory without launching."""
+        self.directory = self.given_directory or tempfile.mkdtemp(prefix="copper-test-", dir="/tmp")
+        return self
+
+    @property
+    def mount(self):
+        """What --mount gets; node r's mirror is at mount.r."""
+        return f"{self.directory}/m"
+
+    def root(self, node):
+        return f"{self.mount}.{node}"
+
+    def mirrored(self, node, path):
+        return self.root(node) + str(path)
+
+    def command(self, *words, seconds=COMMAND_SECONDS_MAX, environment=None):
+        """Runs `copper WORDS...`; returns the finished process, whatever its exit code."""
+        return subprocess.run(
+            [*self.prefix, copper_program(), *map(str, words)],
+            env=environment or self.environment, capture_output=True, text=True, timeout=seconds,
+            stdin=subprocess.DEVNULL, cwd="/")
+
+    def launch_words(self):
+        words = ["launch", "--local", str(self.nodes), "--mount", self.mount, "--log-dir", f"{self.directory}/logs"]
+        for tree in self.trees:
+            words += ["--tree", tree]
+        return words + self.options
+
+    def launch(self):
+        done = self.command(*self.launch_words())
+        if done.returncode != 0:
+            raise CopperError(f"copper launch: exit code {done.returncode}\n{done.stdout}{done.stderr}{self.logs()}")
+
+    def stop(self, *words):
+        return self.command("stop", "--mount", self.mount, *words)
+
+    def stats(self):
+        done = self.command("stats", "--json", "--mount", self.mount)
+        if done.returncode != 0:
+            raise CopperError(f"copper stats: exit code {done.returncode}\n{done.stderr}")
+        return json.loads(done.stdout)
+
+    def status(self):
+        done = self.command("status", "--mount", self.mount)
+        if done.returncode != 0:
+            raise CopperError(f"copper status: exit code {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def totals(self):
+        return self.stats()["totals"]
+
+    def daemons(self):
+        """The daemons' pids by rank, from their own records."""
+        found = {}
+        for record in pathlib.Path("/tmp").glob("copper-[0-9]*/*/record.json"):
+            try:
+                content = json.loads(record.read_text())
+            except (OSError, ValueError):
+                continue
+            if content["mount"].rpartition(".")[0] == self.mount:
+                found[content["rank"]] = content["pid"]
+        return [found[rank] for rank in sorted(found)]
+
+    def logs(self):
+        """What the daemons logged, for the message of a failed test."""
+        text = ""
+        for log in sorted(pathlib.Path(self.directory).glob("logs/**/*.log")):
+            text += f"--- {log}\n{log.read_text(errors='replace')[-4000:]}"
+        return text
+
+    def own_processes(self):
+        """Of the job, {pid: words}. Not what a test itself runs there."""
+        def own():
+            # A launcher's command line names the daemon's program.
+            return {pid: words for pid, words in processes_of(self.directory).items()
+                    if any(os.path.basename(word) in ("copper", "copperd") for word in words)}
+        found = own()
+        if found and all(os.path.basename(words[0]) not in ("copper", "copperd") for words in found.values()):
+            # The daemons have ended; a launcher is now and then seen in its last moment.
+            deadline = time.monotonic() + 2
+            while found and time.monotonic() < deadline:
+                time.sleep(0.02)
+                found = own()
+        return found
+
+    def leftovers(self):
+        """What is there of a job that has been stopped, in words."""
+        mounts = mounts_below(self.directory, self.mounted_for)
+        found = [f"mounted: {point}" for point in mounts]
+        found += [f"running: {pid} {' '.join(words)}" for pid, words in self.own_processes().items()]
+        for pattern in ("*/record.json", "launch-*.json"):
+            for record in pathlib.Path("/tmp").glob(f"copper-[0-9]*/{pattern}"):
+                try:
+                    if json.loads(record.read_text())["mount"].startswith(self.directory):
+                        found.append(f"recorded: {record}")
+                except (OSError, ValueError):
+                    continue
+        if not mounts:
+            found += [f"left: {path}" for path in pathlib.Path(self.directory).glob("m.*")]
+        return found
+
+    def close(self):
+        """Stops the job by all means. Returns what `copper stop` had left behind."""
+        if self.directory is None:
+            return []
+        found = []
+        if os.path.exists(copper_program()):
+            try:
+                done = self.stop()
+                if done.returncode != 0:
+                    found.append(f"copper stop: exit code {done.returncode} {done.stderr.strip()}")
+            except subprocess.TimeoutExpired:
+                found.append("copper stop did not end")
+        found += self.leftovers()
+        for pid in processes_of(self.directory):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for point in mounts_below(self.directory):
+            subprocess.run(["umount", "-l", point], check=False)
+        # Only once nothing is mounted there: a mirror must never be walked into to be removed.
+        if self.given_directory is None and not mounts_below(self.directory):
+            make_removable(self.directory)
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory = None
+        return found
+
+
+def make_removable(directory):
+    """Gives the owner back the rights to remove what tests have made unreadable."""
+    if os.geteuid() == 0:
+        return
+    for path, names, _ in os.walk(directory):
+        for name in names:
+            if not os.path.islink(os.path.join(path, name)):
+                os.chmod(os.path.join(path, name), 0o700)
+
+
+def handle_termination():
+    """SIGTERM ends the program like Ctrl-C does: through the blocks that clean up."""
+    def leave(number, frame):
+        sys.exit(128 + number)
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGHUP, leave)

@@ -1,0 +1,193 @@
+"""Several hosts on this machine, made of namespaces: each with its own network, name and /tmp.
+
+    with Hosts(4) as hosts:
+        hosts.run("cn1", "hostname")
+
+The hosts are cn0, cn1, ... on a network of their own, joined by a bridge in a network namespace of its own: nothing
+shows in this machine's network. They share one process namespace, as its first process dies, so do all others,
+the network and the mounts: nothing is left behind in any way out. Needs root.
+"""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from copper import CopperError, copper_program, daemon_program, wait_until
+
+NETWORK = "10.77.0"
+COMMAND_SECONDS_MAX = 180
+
+# What mpirun calls instead of ssh: AGENT HOST WORD ..., the words being joined for a shell, as ssh does.
+AGENT = """#!/bin/sh
+host=$1
+shift
+if ! read -r pid <"{directory}/pids/$host"; then
+    echo "ssh: connect to host $host port 22: No route to host" >&2
+    exit 255
+fi
+exec nsenter -t "$pid" -m -u -n -- /bin/sh -c "$*"
+"""
+
+# A child of the first process that dies is reaped by the kernel: nobody asks for it. (dash does not pass on an
+# ignored SIGCHLD.)
+FIRST_PROCESS = "exec env --ignore-signal=CHLD sleep infinity"
+
+# Mirrors of this machine that show in the new mount namespace would live as long as the hosts.
+FORGET_MIRRORS = "awk '/ - fuse.copper /{print $5}' /proc/self/mountinfo | xargs -r umount -l"
+
+
+def why_no_hosts():
+    """The reason why hosts cannot be made here, or None."""
+    if os.geteuid() != 0:
+        return "namespaces need root"
+    for program in ("ip", "unshare", "nsenter", "mpirun"):
+        if not shutil.which(program):
+            return f"{program} is not installed"
+    return None
+
+
+class Hosts:
+    def __init__(self, count):
+        self.names = [f"cn{number}" for number in range(count)]
+        self.pids = {}  # as this process sees them
+        self.first = None
+        self.first_parent = None
+        self.directory = None
+
+    def __enter__(self):
+        try:
+            self.make()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    def make(self):
+        # Not in /tmp: each host has its own. This is what they share, besides the system.
+        self.directory = tempfile.mkdtemp(prefix="copper-hosts-", dir="/var/tmp")
+        os.chmod(self.directory, 0o755)
+        os.mkdir(f"{self.directory}/pids")
+        os.mkdir(f"{self.directory}/bin")
+        for program in (copper_program(), daemon_program()):
+            shutil.copy2(program, f"{self.directory}/bin")
+        self.write("hosts", "127.0.0.1 localhost\n" + "".join(
+            f"{NETWORK}.{number + 1} {name}\n" for number, name in enumerate([*self.names, "absent"])))
+        self.write("agent", AGENT.format(directory=self.directory))
+        os.chmod(f"{self.directory}/agent", 0o755)
+        self.first_parent = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child=KILL", "--pid", "--mount",
+             "--propagation", "private", "--mount-proc", "sh", "-c", f"{FORGET_MIRRORS}; {FIRST_PROCESS}"], stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self.first = self.child_of(self.first_parent.pid, "sleep")
+        switch = self.hold("--net")
+        self.ip(switch, "link", "add", "bridge", "type", "bridge")
+        self.ip(switch, "link", "set", "bridge", "up")
+        for number, name in enumerate(self.names):
+            self.add_host(switch, number, name)
+
+    def add_host(self, switch, number, name):
+        pid = self.hold("--net", "--uts", "--mount", "--propagation", "private")
+        self.pids[name] = pid
+        self.ip(switch, "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        self.ip(switch, "link", "set", f"port{number}", "master", "bridge", "up")
+        self.ip(pid, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
+        self.ip(pid, "link", "set", "eth0", "up")
+        self.ip(pid, "link", "set", "lo", "up")
+        # The process's id as the other hosts see it, for the agent.
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+            inner = next(line.split()[-1] for line in file if line.startswith("NSpid:"))
+        self.write(f"pids/{name}", inner + "\n")
+        self.check(name, "sh", "-ec", f"hostname {name}; mount --bind {self.directory}/hosts /etc/hosts; "
+                                      "mount -t tmpfs -o mode=1777 tmpfs /tmp; mount -t tmpfs tmpfs /run")
+
+    def hold(self, *kinds):
+        """A process that keeps new namespaces of these kinds; dies with the first process."""
+        keeper = subprocess.Popen(["nsenter", "-t", str(self.first), "-p", "-m", "unshare", *kinds, "--fork", "sh",
+                                   "-c", FIRST_PROCESS], stdin=subprocess.DEVNULL)
+        unshare = self.child_of(keeper.pid, "unshare")
+        return self.child_of(unshare, "sleep")
+
+    @staticmethod
+    def child_of(pid, name):
+        """The child of this process, once it has become the program `name`."""
+        found = []
+
+        def look():
+            children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+            found[:] = [int(child) for child in children
+                        if pathlib.Path(f"/proc/{child}/comm").read_text(encoding="utf-8").strip() == name]
+            return found
+        wait_until(look, 20, f"the start of {name}")
+        return found[0]
+
+    @staticmethod
+    def ip(pid, *words):
+        # Only the network is entered: "netns PID" is looked up in this machine's /proc.
+        subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", *words], check=True)
+
+    def write(self, name, text):
+        with open(f"{self.directory}/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def inside(self, host, *words):
+        """The command that runs these words in a host."""
+        return ["nsenter", "-t", str(self.pids[host]), "-m", "-u", "-n", "-p", "--", *map(str, words)]
+
+    def environment(self):
+        environment = {"PATH": f"{self.directory}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                       "HOME": self.directory, "USER": "root", "LC_ALL": "C"}
+        # On such a host ssh would be found, too: only TCP between the hosts, started by our agent.
+        environment["COPPER_LAUNCHER_ARGS"] = (
+            f"--mca plm_rsh_agent {self.directory}/agent --mca btl tcp,self --mca btl_tcp_if_include eth0 "
+            "--mca oob_tcp_if_include eth0")
+        for key in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
+            if key in os.environ:
+                environment[key] = os.environ[key]
+        return environment
+
+    def run(self, host, *words, seconds=COMMAND_SECONDS_MAX, **more):
+        return subprocess.run(self.inside(host, *words), capture_output=True, text=True, timeout=seconds,
+                              stdin=subprocess.DEVNULL, cwd="/", env=self.environment() | more, check=False)
+
+    def check(self, host, *words, **more):
+        done = self.run(host, *words, **more)
+        if done.returncode != 0:
+            raise CopperError(f"{host}: {' '.join(map(str, words))}: exit code {done.returncode}\n"
+                              f"{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def start(self, host, *words, **more):
+        return subprocess.Popen(self.inside(host, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                stdin=subprocess.DEVNULL, cwd="/", env=self.environment() | more)
+
+    def processes(self, program):
+        """The processes of all hosts that run this program, as {pid: host}, with pids as this process sees them."""
+        space = {os.readlink(f"/proc/{pid}/ns/uts"): host for host, pid in self.pids.items()}
+        found = {}
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                comm = pathlib.Path(f"/proc/{entry}/comm").read_text(encoding="utf-8").strip()
+                host = space.get(os.readlink(f"/proc/{entry}/ns/uts"))
+                state = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if host and comm == program and state != "Z":
+                found[int(entry)] = host
+        return found
+
+    def close(self):
+        if self.first is not None:
+            os.kill(self.first, signal.SIGKILL)
+        if self.first_parent is not None:
+            if self.first is None:
+                self.first_parent.kill()
+            self.first_parent.wait()
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self.first = self.first_parent = self.directory = None

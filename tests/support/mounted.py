@@ -1,0 +1,79 @@
+"""The base of tests that mount: skips where that cannot be, and lets no test leave anything behind."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from copper import Copper, CopperError, why_no_mount
+
+
+class MountTestCase(unittest.TestCase):
+    maxDiff = 4000
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_no_mount()
+        if reason:
+            raise unittest.SkipTest(reason)
+
+    @classmethod
+    def make_directory(cls, owner=None):
+        """A private directory that is gone after the class (or the test, if made through an instance)."""
+        directory = tempfile.mkdtemp(prefix="copper-test-", dir="/tmp")
+        os.chmod(directory, 0o755)
+        if owner is not None:
+            os.chown(directory, owner, owner)
+        cls.addClassCleanup(shutil.rmtree, directory, ignore_errors=True)
+        return directory
+
+    @classmethod
+    def launch_for_class(cls, **options):
+        job = Copper(**options)
+        job.open()
+        cls.addClassCleanup(cls.check_closed, job)
+        job.launch()
+        return job
+
+    @staticmethod
+    def check_closed(job):
+        leftovers = job.close()
+        if leftovers:
+            raise CopperError("; ".join(leftovers))
+
+    def prepare(self, **options):
+        """A job that is not launched yet, and stopped at the end of the test. Leftovers are failures."""
+        job = Copper(**options).open()
+        self.addCleanup(self.check_closed, job)
+        return job
+
+    def launch(self, **options):
+        job = self.prepare(**options)
+        job.launch()
+        return job
+
+    def need_root(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+
+    def device_for_everybody(self):
+        """A process in a mount namespace where /dev/fuse has its usual rights, which not every machine gives it."""
+        place = self.make_directory()
+        script = (f'mknod -m 666 "{place}/fuse" c 10 229 && mount --bind "{place}/fuse" /dev/fuse && echo ready && '
+                  'exec sleep infinity')
+        keeper = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+                                  stdout=subprocess.PIPE)
+        self.addCleanup(keeper.stdout.close)
+        self.addCleanup(keeper.wait)
+        self.addCleanup(keeper.kill)
+        self.assertEqual(b"ready\n", keeper.stdout.readline())
+        return keeper.pid
+
+    def run_program(self, *words, **options):
+        """A program with its output; `expected` is its exit code (0)."""
+        expected = options.pop("expected", 0)
+        done = subprocess.run([os.fspath(word) for word in words], capture_output=True, timeout=120,
+                              stdin=subprocess.DEVNULL, check=False, **options)
+        self.assertEqual(expected, done.returncode, f"{words}: {done.stdout[-2000:]} {done.stderr[-2000:]}")
+        return done

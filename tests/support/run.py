@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+"""Runs the test classes named on the command line (module.Class) for CTest: exit code 77 if all were skipped.
+
+Tests that lack a right or a device are skipped with the reason. Not so for CI=true: there a skipped test is a failure.
+Classes with `alone = True`, which end whatever a user has on the machine, get processes, mounts and a /tmp of their own.
+"""
+
+import os
+import pathlib
+import sys
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "mount"), str(HERE.parent / "cluster"), str(HERE.parents[1] / "bench")]
+
+from copper import REPOSITORY, build_directory, handle_termination
+from hosts import FORGET_MIRRORS
+
+SKIPPED = 77
+
+# Run by the first process of the new namespaces, with the directories to keep and then the command. As long as it waits
+# for the command it also reaps what daemons leave to it.
+HIDE_OTHERS = f"""
+set -e
+{FORGET_MIRRORS}
+mount --bind /tmp /mnt
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+for directory in "$1" "$2"; do
+    case $directory in /tmp/*) mkdir -p "$directory"; mount --bind "/mnt${{directory#/tmp}}" "$directory" ;; esac
+done
+umount -l /mnt
+shift 2
+set +e
+COPPER_TEST_ALONE=1 "$@"
+exit $?
+"""
+
+
+class TimedResult(unittest.TextTestResult):
+    """Says how long each test took."""
+
+    def startTest(self, test):
+        self.started = time.monotonic()
+        super().startTest(test)
+
+    def addSuccess(self, test):
+        unittest.TestResult.addSuccess(self, test)
+        self.stream.writeln(f"ok ({time.monotonic() - self.started:.1f} s)")
+
+
+def wants_to_be_alone(suite):
+    if isinstance(suite, unittest.TestSuite):
+        return any(wants_to_be_alone(test) for test in suite)
+    return getattr(suite, "alone", False)
+
+
+def main():
+    handle_termination()
+    suite = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[1:])
+    if os.geteuid() == 0 and "COPPER_TEST_ALONE" not in os.environ and wants_to_be_alone(suite):
+        os.execvp("unshare", ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c",
+                              HIDE_OTHERS, "sh", str(REPOSITORY), str(build_directory()), sys.executable, *sys.argv])
+    result = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult).run(suite)
+    # Of a class that is skipped as a whole no test counts as run.
+    if not result.wasSuccessful() or (result.testsRun == 0 and not result.skipped):
+        return 1
+    if result.skipped and os.environ.get("CI") == "true":
+        print("CI=true, and tests were skipped:", *(reason for _, reason in result.skipped), sep="\n  ")
+        return 1
+    return SKIPPED if len(result.skipped) >= result.testsRun else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

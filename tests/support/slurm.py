@@ -1,0 +1,145 @@
+"""A real Slurm on the hosts of hosts.py: munge and a slurmd on each, slurmctld on the first.
+
+    with Hosts(4) as hosts:
+        slurm = Slurm(hosts)
+        slurm.start()
+        job = slurm.submit("srun hostname", nodes=4)
+
+All its files are in the hosts' own /run or in their shared directory, and its processes end with the hosts: there is
+nothing else to undo.
+"""
+
+import os
+import pathlib
+import secrets
+import shutil
+import time
+
+from copper import REPOSITORY, CopperError, wait_until
+
+SECONDS_MAX = 60
+LOOK_SECONDS = 0.2
+
+# This machine's cgroups are none of a host's business. KillWait is what scancel waits before SIGKILL.
+CONFIGURATION = """
+ClusterName=copper
+SlurmctldHost={first}
+SlurmUser=root
+AuthType=auth/munge
+CryptoType=crypto/munge
+StateSaveLocation={directory}/state
+SlurmdSpoolDir=/run/slurmd
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd.pid
+SlurmctldLogFile={directory}/slurmctld.log
+SlurmdLogFile={directory}/slurmd-%n.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MpiDefault=pmix
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+ReturnToService=2
+SlurmdTimeout=120
+KillWait=2
+Epilog={epilogue}
+PlugStackConfig={directory}/plugstack.conf
+NodeName={nodes} CPUs={cpus} RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes={nodes} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+
+
+def why_no_slurm():
+    """The reason why Slurm cannot be run here, or None."""
+    for program in ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel"):
+        if not shutil.which(program, path="/usr/sbin:/usr/bin"):
+            return f"{program} is not installed"
+    return None
+
+
+class Slurm:
+    def __init__(self, hosts, cpus=2):
+        self.hosts = hosts
+        self.cpus = cpus
+        self.directory = f"{hosts.directory}/slurm"
+        # As COPPER_LAUNCHER_ARGS do for mpirun: only TCP between the hosts.
+        self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": "",
+                            "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "eth0"}
+
+    def start(self):
+        os.makedirs(f"{self.directory}/state")
+        self.install_epilogue()
+        self.write("slurm.conf", CONFIGURATION.format(
+            first=self.hosts.names[0], directory=self.directory, nodes=",".join(self.hosts.names), cpus=self.cpus,
+            epilogue=f"{self.epilogue}/copper-slurm-epilog.sh"))
+        self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
+        self.write("plugstack.conf", "")
+        self.write("munge.key", secrets.token_hex(64))
+        os.chmod(f"{self.directory}/munge.key", 0o600)
+        for host in self.hosts.names:
+            self.start_munge(host)
+        try:
+            # Each returns once it runs in the background.
+            self.hosts.check(self.hosts.names[0], "slurmctld", **self.environment)
+            for host in self.hosts.names:
+                self.hosts.check(host, "slurmd", **self.environment)
+            self.wait_until_idle()
+        except CopperError as error:
+            raise CopperError(f"{error}\n{self.logs()}") from error
+
+    def write(self, name, text):
+        pathlib.Path(self.directory, name).write_text(text, encoding="utf-8")
+
+    def install_epilogue(self):
+        """Where `cmake --install` puts it, seen from the hosts' bin."""
+        self.epilogue = f"{self.hosts.directory}/libexec/copper/epilogue"
+        shutil.copytree(REPOSITORY / "tools" / "epilogue", self.epilogue)
+
+    def start_munge(self, host):
+        # Not in /run itself: munge insists on directories that only its user writes to.
+        self.hosts.check(host, "sh", "-ec", f"mkdir -m 755 -p /run/munge /run/slurmd; exec munged --force "
+                         f"--key-file={self.directory}/munge.key --seed-file=/run/munge/seed "
+                         "--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid "
+                         "--log-file=/run/munge/munged.log")
+
+    def submit(self, script, nodes):
+        """Starts a job; returns its number. What it prints gets into its output()."""
+        self.write("job.sh", f"#!/bin/bash\n{script}")
+        return self.hosts.check(self.hosts.names[0], "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks-per-node=2",
+                                f"--output={self.directory}/job-%j.out", f"{self.directory}/job.sh",
+                                **self.environment).strip()
+
+    def output(self, job):
+        path = pathlib.Path(f"{self.directory}/job-{job}.out")
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def is_there(self, job):
+        """Whether the job waits, runs or is being ended."""
+        done = self.ask("squeue", "-h", "-o", "%A")
+        return done.returncode != 0 or job in done.stdout.split()
+
+    def end_jobs(self):
+        """Returns when the epilogue has run on all nodes."""
+        self.hosts.check(self.hosts.names[0], "scancel", "--user=root", **self.environment)
+        self.wait_until_idle()
+
+    def wait_until_idle(self):
+        wanted = {host: "idle" for host in self.hosts.names}
+        wait_until(lambda: self.states() == wanted, SECONDS_MAX, "all nodes idle")
+
+    def states(self):
+        """The state of each node, as {host: state}."""
+        return dict(line.split() for line in self.ask("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines())
+
+    def ask(self, *words):
+        """Asks the controller, which may not run yet. Not at once: loops leave the processors to the job."""
+        time.sleep(LOOK_SECONDS)
+        return self.hosts.run(self.hosts.names[0], *words, **self.environment)
+
+    def logs(self):
+        text = ""
+        for log in sorted(pathlib.Path(self.directory).glob("*.log")):
+            text += f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}"
+        return text

@@ -1,0 +1,692 @@
+#include "cache/backing.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <barrier>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "cache/backing_calls.hpp"
+#include "cache/path.hpp"
+#include "tests/support/child_process.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+using test::write_file;
+
+std::string text_of(const ObjectPtr& object) {
+    const Extent* extent = object->extent();
+    if (extent == nullptr) {
+        ADD_FAILURE() << object->error().message();
+        return {};
+    }
+    const auto bytes = extent->blob.span();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// A file changed a moment ago is looked at twice; tests that count calls let it come to rest.
+void let_settle() {
+    std::this_thread::sleep_for(milliseconds(40));
+}
+
+void expect_same(const Attributes& attributes, const std::string& path) {
+    SCOPED_TRACE(path);
+    struct stat status {};
+    ASSERT_EQ(::lstat(path.c_str(), &status), 0);
+    EXPECT_EQ(attributes.inode, status.st_ino);
+    EXPECT_EQ(attributes.size, static_cast<std::uint64_t>(status.st_size));
+    EXPECT_EQ(attributes.blocks, static_cast<std::uint64_t>(status.st_blocks));
+    EXPECT_EQ(attributes.device, status.st_rdev);
+    EXPECT_EQ(attributes.mode, status.st_mode);
+    EXPECT_EQ(attributes.links, status.st_nlink);
+    EXPECT_EQ(attributes.user, status.st_uid);
+    EXPECT_EQ(attributes.group, status.st_gid);
+    EXPECT_EQ(attributes.block_bytes, static_cast<std::uint32_t>(status.st_blksize));
+    EXPECT_EQ(attributes.modified.seconds, status.st_mtim.tv_sec);
+    EXPECT_EQ(attributes.modified.nanoseconds, static_cast<std::uint32_t>(status.st_mtim.tv_nsec));
+    EXPECT_EQ(attributes.changed.seconds, status.st_ctim.tv_sec);
+}
+
+class Backing : public testing::TestWithParam<PathOpener::Method> {
+  protected:
+    ObjectPtr read(ObjectKind kind, const std::string& path, std::uint32_t index = 0,
+                   const ObjectPtr& listing = nullptr) {
+        return backing.read({.kind = kind, .path = path, .index = index}, listing);
+    }
+    ObjectPtr read_entry(const std::string& path) { return read(ObjectKind::entry, path); }
+    std::string error_of(ObjectKind kind, const std::string& path) {
+        return read(kind, path)->error().message();
+    }
+    static std::string message(int error) { return std::generic_category().message(error); }
+
+    bool has_open(const std::string& path) const {
+        for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+            std::error_code gone;
+            if (std::filesystem::read_symlink(fd.path(), gone) == path) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    const test::TemporaryDirectory directory;
+    PosixBacking backing{Trees({directory.path()}), GetParam()};
+    const BackingCounters& counters = backing.within_trees();
+};
+
+INSTANTIATE_TEST_SUITE_P(Openat2, Backing, testing::Values(PathOpener::detect()));
+INSTANTIATE_TEST_SUITE_P(OldKernel, Backing, testing::Values(PathOpener::Method::resolve_first));
+
+TEST_P(Backing, ListsEveryFileTypeWithItsAttributes) {
+    write_file(directory / "file", "content");
+    write_file(directory / "empty", "");
+    ASSERT_EQ(::link((directory / "file").c_str(), (directory / "hard").c_str()), 0);
+    ASSERT_EQ(::mkdir((directory / "sub").c_str(), 0750), 0);
+    ASSERT_EQ(::symlink("no where\n\xff", (directory / "link").c_str()), 0);
+    ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+    ASSERT_EQ(::mknod((directory / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
+    std::set<std::string> names = {"file", "empty", "hard", "sub", "link", "fifo", "socket"};
+    if (::mknod((directory / "device").c_str(), S_IFCHR | 0600, ::makedev(1, 3)) == 0) {
+        names.insert("device");
+    }
+    const auto object = read(ObjectKind::listing, directory.path());
+    const Listing* listing = object->listing();
+    ASSERT_NE(listing, nullptr);
+    EXPECT_FALSE(object->lifetime);
+    EXPECT_TRUE(listing->has_attributes());
+    ASSERT_EQ(listing->size(), names.size());
+    for (std::size_t i = 0; i < listing->size(); ++i) {
+        const auto entry = listing->at(i);
+        EXPECT_EQ(names.erase(std::string(entry.name)), 1U) << entry.name;
+        expect_same(entry.attributes, directory / entry.name);
+        EXPECT_EQ(entry.target, entry.name == "link" ? "no where\n\xff" : "");
+        const auto single = read_entry(directory / entry.name);
+        ASSERT_EQ(single->listing()->size(), 1U);
+        EXPECT_EQ(single->listing()->at(0).name, entry.name);
+        EXPECT_EQ(version_of(single->listing()->at(0).attributes), version_of(entry.attributes));
+        EXPECT_EQ(single->listing()->at(0).target, entry.target);
+    }
+}
+
+TEST_P(Backing, NamesAreBytes) {
+    const std::vector<std::string> names = {"new\nline",   " ",     "\xff\xfe",
+                                            "back\\slash", "\"q\"", std::string(255, 'x')};
+    for (const auto& name : names) {
+        write_file(directory / name, name);
+    }
+    const auto object = read(ObjectKind::listing, directory.path());
+    ASSERT_EQ(object->listing()->size(), names.size());
+    for (const auto& name : names) {
+        EXPECT_TRUE(object->listing()->find(name)) << name;
+        EXPECT_EQ(text_of(read(ObjectKind::extent, directory / name)), name);
+    }
+}
+
+TEST_P(Backing, EmptyDirectory) {
+    const auto object = read(ObjectKind::listing, directory.path());
+    ASSERT_NE(object->listing(), nullptr);
+    EXPECT_EQ(object->listing()->size(), 0U);
+    EXPECT_TRUE(object->listing()->has_attributes());
+}
+
+TEST_P(Backing, TheRootHasAnEntry) {
+    const auto object = read_entry("/");
+    ASSERT_EQ(object->listing()->size(), 1U);
+    expect_same(object->listing()->at(0).attributes, "/");
+}
+
+TEST_P(Backing, AbsentIsAnAnswerForEntries) {
+    write_file(directory / "file", "");
+    for (const auto* path : {"absent", "absent/deeper", "file/below"}) {
+        const auto object = read_entry(directory / path);
+        ASSERT_NE(object->listing(), nullptr) << path;
+        EXPECT_EQ(object->listing()->size(), 0U);
+        EXPECT_FALSE(object->lifetime);
+    }
+}
+
+TEST_P(Backing, ErrorsAreTheFilesystems) {
+    write_file(directory / "file", "");
+    ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+    ASSERT_EQ(::mknod((directory / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
+    ASSERT_EQ(::symlink("file", (directory / "link").c_str()), 0);
+    EXPECT_EQ(error_of(ObjectKind::listing, directory / "absent"), message(ENOENT));
+    EXPECT_EQ(error_of(ObjectKind::listing, directory / "file"), message(ENOTDIR));
+    EXPECT_EQ(error_of(ObjectKind::listing, directory / "link"), message(ENOTDIR));
+    EXPECT_EQ(error_of(ObjectKind::batch, directory / "absent"), message(ENOENT));
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "absent"), message(ENOENT));
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "file/below"), message(ENOTDIR));
+    EXPECT_EQ(error_of(ObjectKind::extent, directory.path()), message(EISDIR));
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "fifo"), message(EINVAL));
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "socket"), message(ENXIO));
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "link"), message(ELOOP));
+    EXPECT_EQ(error_of(ObjectKind::xattrs, directory / "absent"), message(ENOENT));
+    EXPECT_FALSE(has_open(directory.path()));
+    EXPECT_FALSE(has_open(directory / "fifo"));
+}
+
+TEST_P(Backing, ReadsFilesExtentByExtent) {
+    std::string content(2 * extent_bytes + 1000, '\0');
+    for (std::size_t i = 0; i < content.size(); ++i) {
+        content[i] = static_cast<char>(i * 31 + i / 4099);
+    }
+    write_file(directory / "file", content);
+    write_file(directory / "exact", content.substr(0, extent_bytes));
+    write_file(directory / "empty", "");
+    std::string joined;
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        const auto object = read(ObjectKind::extent, directory / "file", i);
+        joined += text_of(object);
+        expect_same(object->extent()->attributes, directory / "file");
+        EXPECT_FALSE(object->lifetime);
+    }
+    EXPECT_TRUE(joined == content);
+    EXPECT_TRUE(text_of(read(ObjectKind::extent, directory / "exact")) == content.substr(0, extent_bytes));
+    EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "exact", 1)), "");
+    EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "empty")), "");
+    EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "file", 3)), "");
+    EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "file", 0xffffffffU)), "");
+}
+
+TEST_P(Backing, HolesReadAsZeros) {
+    write_file(directory / "sparse", "x");
+    ASSERT_EQ(::truncate((directory / "sparse").c_str(), 3 * extent_bytes), 0);
+    EXPECT_TRUE(text_of(read(ObjectKind::extent, directory / "sparse", 1)) ==
+                std::string(extent_bytes, '\0'));
+    EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "sparse", 0)).substr(0, 2), std::string("x\0", 2));
+}
+
+TEST_P(Backing, CountsExactlyTheCallsMade) {
+    if (GetParam() == PathOpener::Method::resolve_first) {
+        GTEST_SKIP() << "path resolution adds its own readlinks";
+    }
+    write_file(directory / "a", "12345");
+    write_file(directory / "big", std::string(extent_bytes + 1, 'b'));
+    ASSERT_EQ(::symlink("a", (directory / "l").c_str()), 0);
+    let_settle();
+    read(ObjectKind::listing, directory.path());
+    EXPECT_EQ(counters.listings, 1U);
+    EXPECT_EQ(counters.stats, 3U + 2U) << "each entry, and the directory before and after";
+    EXPECT_EQ(counters.readlinks, 1U);
+    read(ObjectKind::extent, directory / "a");
+    EXPECT_EQ(counters.file_opens, 1U);
+    EXPECT_EQ(counters.reads, 1U);
+    EXPECT_EQ(counters.bytes, 5U);
+    EXPECT_EQ(counters.stats, 5U + 2U);
+    read(ObjectKind::extent, directory / "big", 0);
+    read(ObjectKind::extent, directory / "big", 1);
+    EXPECT_EQ(counters.file_opens, 2U);
+    EXPECT_EQ(counters.reads, 3U);
+    EXPECT_EQ(counters.bytes, 5U + extent_bytes + 1);
+    read_entry(directory / "a");
+    read_entry(directory / "l");
+    read_entry(directory / "absent");
+    EXPECT_EQ(counters.stats, 7U + 4U + 3U);
+    EXPECT_EQ(counters.readlinks, 2U);
+    EXPECT_EQ(counters.listings, 1U);
+    EXPECT_EQ(backing.outside_trees().stats, 0U);
+    read_entry("/usr");
+    EXPECT_EQ(backing.outside_trees().stats, 1U);
+}
+
+TEST_P(Backing, AHugeDirectoryIsListedByNameAndStattedInBatches) {
+    constexpr std::size_t files = 9000;
+    constexpr std::size_t inodes = 100;  // the others are hard links, which are made much faster
+    for (std::size_t i = 0; i < inodes; ++i) {
+        write_file(directory / std::to_string(i), "");
+    }
+    for (std::size_t i = inodes; i < files; ++i) {
+        ASSERT_EQ(
+            ::link((directory / std::to_string(i % inodes)).c_str(), (directory / std::to_string(i)).c_str()),
+            0);
+    }
+    let_settle();
+    const auto object = read(ObjectKind::listing, directory.path());
+    const Listing* listing = object->listing();
+    ASSERT_NE(listing, nullptr);
+    ASSERT_EQ(listing->size(), files);
+    EXPECT_FALSE(listing->has_attributes());
+    EXPECT_EQ(counters.stats, 2U) << "only the directory itself";
+    EXPECT_EQ(listing->at(5).attributes.mode, static_cast<std::uint32_t>(S_IFREG));
+    std::size_t seen = 0;
+    for (std::uint32_t i = 0; i * batch_entries < files; ++i) {
+        const auto batch = read(ObjectKind::batch, directory.path(), i, object);
+        ASSERT_NE(batch->listing(), nullptr);
+        EXPECT_TRUE(batch->listing()->has_attributes());
+        for (std::size_t j = 0; j < batch->listing()->size(); ++j) {
+            EXPECT_EQ(batch->listing()->at(j).name, listing->at(seen + j).name);
+            EXPECT_EQ(batch->listing()->at(j).attributes.inode, listing->at(seen + j).attributes.inode);
+        }
+        seen += batch->listing()->size();
+    }
+    EXPECT_EQ(seen, files);
+    EXPECT_EQ(counters.stats, 2U + files);
+    EXPECT_EQ(counters.listings, 1U);
+    const auto alone = read(ObjectKind::batch, directory.path(), 3);
+    EXPECT_EQ(alone->listing()->at(7).name, listing->at(3 * batch_entries + 7).name);
+    EXPECT_EQ(read(ObjectKind::batch, directory.path(), 1000, object)->listing()->size(), 0U);
+    EXPECT_EQ(read(ObjectKind::batch, directory.path(), 1000)->listing()->size(), 0U);
+}
+
+TEST_P(Backing, ALargeDirectoryIsStattedByManyThreads) {
+    constexpr std::size_t files = 1000;
+    for (std::size_t i = 0; i < files; ++i) {
+        write_file(directory / std::to_string(i), std::string(i, 'x'));
+    }
+    let_settle();
+    const auto object = read(ObjectKind::listing, directory.path());
+    ASSERT_EQ(object->listing()->size(), files);
+    EXPECT_TRUE(object->listing()->has_attributes());
+    for (std::size_t i = 0; i < files; ++i) {
+        const auto at = object->listing()->find(std::to_string(i));
+        ASSERT_TRUE(at);
+        EXPECT_EQ(object->listing()->at(*at).attributes.size, i);
+    }
+    EXPECT_EQ(counters.stats, files + 2U);
+}
+
+TEST_P(Backing, ABatchLeavesOutWhatIsGone) {
+    write_file(directory / "a", "");
+    write_file(directory / "b", "");
+    const auto listing = read(ObjectKind::listing, directory.path());
+    ASSERT_EQ(::unlink((directory / "a").c_str()), 0);
+    const auto batch = read(ObjectKind::batch, directory.path(), 0, listing);
+    ASSERT_EQ(batch->listing()->size(), 1U);
+    EXPECT_EQ(batch->listing()->at(0).name, "b");
+}
+
+TEST_P(Backing, AnotherUserGetsThePermissionsOfTheFilesystem) {
+    if (::geteuid() != 0) {
+        GTEST_SKIP() << "becoming another user needs root";
+    }
+    write_file(directory / "secret", "s");
+    ASSERT_EQ(::chmod((directory / "secret").c_str(), 0), 0);
+    for (const auto& [name, mode] :
+         {std::pair{"only_names", 0744U}, std::pair{"only_search", 0711U}, {"closed", 0700U}}) {
+        ASSERT_EQ(::mkdir((directory / name).c_str(), 0700), 0);
+        write_file(directory / (std::string(name) + "/file"), "f");
+        ASSERT_EQ(::chmod((directory / name).c_str(), mode), 0);
+    }
+    ASSERT_EQ(::chmod(directory.path().c_str(), 0755), 0);
+    test::run_in_child([&]() -> std::optional<std::string> {
+        EXPECT_EQ(::setgid(65534), 0);
+        EXPECT_EQ(::setuid(65534), 0);
+        EXPECT_EQ(error_of(ObjectKind::extent, directory / "secret"), message(EACCES));
+        const auto names = read(ObjectKind::listing, directory / "only_names");
+        EXPECT_TRUE(names->listing() != nullptr && !names->listing()->has_attributes());
+        EXPECT_TRUE(names->listing() != nullptr && names->listing()->size() == 1 &&
+                    names->listing()->at(0).attributes.mode == S_IFREG);
+        EXPECT_EQ(error_of(ObjectKind::entry, directory / "only_names/file"), message(EACCES));
+        const auto batch = read(ObjectKind::batch, directory / "only_names", 0, names);
+        EXPECT_TRUE(batch->listing() != nullptr && batch->listing()->size() == 0);
+        EXPECT_EQ(error_of(ObjectKind::listing, directory / "only_search"), message(EACCES));
+        EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "only_search/file")), "f");
+        EXPECT_EQ(read_entry(directory / "only_search/file")->listing()->size(), 1U);
+        EXPECT_EQ(error_of(ObjectKind::listing, directory / "closed"), message(EACCES));
+        EXPECT_EQ(error_of(ObjectKind::entry, directory / "closed/file"), message(EACCES));
+        return std::nullopt;
+    });
+}
+
+TEST_P(Backing, AFileOfManyExtentsIsOpenedOnceUnderManyThreads) {
+    constexpr std::uint32_t extents = 24;
+    constexpr std::uint32_t threads = 8;
+    const auto path = directory / "big";
+    std::string content;
+    for (std::uint32_t i = 0; i < extents; ++i) {
+        content += std::string(extent_bytes, static_cast<char>('a' + i));
+    }
+    write_file(path, content);
+    let_settle();
+    std::barrier start(threads);
+    std::vector<std::thread> readers;
+    for (std::uint32_t t = 0; t < threads; ++t) {
+        readers.emplace_back([&, t] {
+            start.arrive_and_wait();
+            for (std::uint32_t i = t; i < extents; i += threads) {
+                EXPECT_TRUE(text_of(read(ObjectKind::extent, path, i)) ==
+                            std::string(extent_bytes, static_cast<char>('a' + i)));
+            }
+        });
+    }
+    for (auto& reader : readers) {
+        reader.join();
+    }
+    EXPECT_EQ(counters.file_opens, 1U);
+    EXPECT_EQ(counters.reads, extents);
+    EXPECT_FALSE(has_open(path)) << "all extents have been read";
+}
+
+TEST_P(Backing, AFileStaysOfOneVersionWhileItIsOpen) {
+    const auto path = directory / "big";
+    write_file(path, std::string(2 * extent_bytes, '1'));
+    EXPECT_EQ(text_of(read(ObjectKind::extent, path, 0)).front(), '1');
+    EXPECT_TRUE(has_open(path));
+    write_file(directory / "new", std::string(2 * extent_bytes, '2'));
+    ASSERT_EQ(::rename((directory / "new").c_str(), path.c_str()), 0);
+    EXPECT_EQ(text_of(read(ObjectKind::extent, path, 1)).front(), '1');
+    EXPECT_EQ(text_of(read(ObjectKind::extent, path, 1)).front(), '2')
+        << "it was closed with its last extent";
+}
+
+TEST_P(Backing, AnotherVersionThanTheWantedOneIsKeptIfItIsWhole) {
+    for (const std::size_t bytes : {std::size_t{1}, static_cast<std::size_t>(extent_bytes) + 1}) {
+        const auto path = directory / std::to_string(bytes);
+        write_file(path, std::string(bytes, '1'));
+        const auto first = read(ObjectKind::extent, path);
+        ObjectKey key{.kind = ObjectKind::extent,
+                      .path = path,
+                      .version = hash_of(version_of(first->extent()->attributes))};
+        EXPECT_FALSE(backing.read(key, nullptr)->lifetime);
+        write_file(path, std::string(bytes, '2'));
+        const auto other = backing.read(key, nullptr);
+        EXPECT_EQ(text_of(other).front(), '2');
+        EXPECT_EQ(other->lifetime, bytes == 1 ? std::nullopt : std::optional(error_lifetime));
+        key.version = hash_of(version_of(other->extent()->attributes));
+        EXPECT_FALSE(backing.read(key, nullptr)->lifetime);
+    }
+}
+
+TEST_P(Backing, ForgetClosesWhatIsOpen) {
+    ASSERT_EQ(::mkdir((directory / "sub").c_str(), 0700), 0);
+    const auto path = directory / "sub/big";
+    write_file(path, std::string(2 * extent_bytes, '1'));
+    read(ObjectKind::extent, path, 0);
+    backing.forget(directory / "su");
+    EXPECT_TRUE(has_open(path));
+    backing.forget(directory / "sub");
+    EXPECT_FALSE(has_open(path));
+    write_file(directory / "new", std::string(2 * extent_bytes, '2'));
+    ASSERT_EQ(::rename((directory / "new").c_str(), path.c_str()), 0);
+    EXPECT_EQ(text_of(read(ObjectKind::extent, path, 1)).front(), '2');
+}
+
+TEST_P(Backing, NoMoreThanSomeFilesStayOpen) {
+    constexpr std::size_t open_max = 64;
+    constexpr std::size_t files = open_max + 10;
+    for (std::size_t i = 0; i < files; ++i) {
+        const auto path = directory / std::to_string(i);
+        write_file(path, "");
+        ASSERT_EQ(::truncate(path.c_str(), 2 * extent_bytes), 0);
+    }
+    let_settle();
+    for (std::size_t i = 0; i < files; ++i) {
+        read(ObjectKind::extent, directory / std::to_string(i), 0);
+    }
+    std::size_t open = 0;
+    for (std::size_t i = 0; i < files; ++i) {
+        open += has_open(directory / std::to_string(i)) ? 1U : 0U;
+    }
+    EXPECT_EQ(open, open_max);
+    EXPECT_FALSE(has_open(directory / "0")) << "the least recently used goes first";
+}
+
+bool is_uniform(const std::string& text) {
+    return text.find_first_not_of(text.empty() ? '\0' : text.front()) == std::string::npos;
+}
+
+// Writes versions, each filled with one byte of its own, while `read_file` is called again and again.
+template <typename Write, typename Read>
+void read_while_written(Write write, Read read_file) {
+    std::atomic<bool> done = false;
+    std::thread writer([&] {
+        for (char version = 'a'; !done; version = version == 'z' ? 'a' : static_cast<char>(version + 1)) {
+            write(version);
+            if (version % 8 == 0) {
+                std::this_thread::sleep_for(milliseconds(60));  // so that some reads find a file at rest
+            }
+        }
+    });
+    const auto end = std::chrono::steady_clock::now() + milliseconds(1500);
+    while (std::chrono::steady_clock::now() < end) {
+        read_file();
+    }
+    done = true;
+    writer.join();
+}
+
+TEST_P(Backing, NeverMixesVersionsThatAreRenamedOver) {
+    const auto path = directory / "file";
+    std::size_t reads = 0;
+    write_file(path, "a");
+    read_while_written(
+        [&](char version) {
+            write_file(directory / "new",
+                       std::string(65536 + static_cast<std::size_t>(version) * 16, version));
+            EXPECT_EQ(::rename((directory / "new").c_str(), path.c_str()), 0);
+        },
+        [&] {
+            const auto text = text_of(read(ObjectKind::extent, path));
+            EXPECT_TRUE(is_uniform(text));
+            EXPECT_FALSE(text.empty());
+            ++reads;
+        });
+    EXPECT_GT(reads, 3U);
+}
+
+TEST_P(Backing, NeverKeepsAMixOfVersionsThatAreWrittenInPlace) {
+    const auto path = directory / "file";
+    write_file(path, "a");
+    const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    std::size_t kept = 0;
+    read_while_written(
+        [&](char version) {
+            const std::string content(65536, version);
+            EXPECT_EQ(::pwrite(file.get(), content.data(), content.size(), 0),
+                      static_cast<ssize_t>(content.size()));
+        },
+        [&] {
+            const auto object = read(ObjectKind::extent, path);
+            if (!object->lifetime) {
+                ++kept;
+                EXPECT_TRUE(is_uniform(text_of(object)));
+            } else {
+                EXPECT_EQ(*object->lifetime, milliseconds(0));
+            }
+        });
+    EXPECT_GT(kept, 0U);
+}
+
+TEST_P(Backing, AListingIsOfOneMoment) {
+    // A name moves between two; a listing must hold exactly one of them. Only if it moved at every attempt to
+    // read the directory, the listing may be of no moment.
+    for (int i = 0; i < 200; ++i) {
+        write_file(directory / ("stable" + std::to_string(i)), "");
+    }
+    write_file(directory / "0", "");
+    std::atomic<int> started = 0;
+    std::atomic<int> finished = 0;
+    std::atomic<bool> done = false;
+    std::thread mover([&] {
+        while (!done) {
+            const int i = started++;
+            EXPECT_EQ(::rename((directory / std::to_string(i % 2)).c_str(),
+                               (directory / std::to_string((i + 1) % 2)).c_str()),
+                      0);
+            ++finished;
+            std::this_thread::sleep_for(milliseconds(i % 8 * 10));
+        }
+    });
+    int exact = 0;
+    const auto end = std::chrono::steady_clock::now() + milliseconds(1500);
+    while (std::chrono::steady_clock::now() < end) {
+        const int finished_before = finished;
+        const auto object = read(ObjectKind::listing, directory.path());
+        const int moves_max = started - finished_before;
+        ASSERT_NE(object->listing(), nullptr);
+        if (moves_max < read_attempts_max) {
+            EXPECT_EQ(object->listing()->size(), 201U);
+            ++exact;
+        }
+    }
+    done = true;
+    mover.join();
+    EXPECT_GT(exact, 0);
+}
+
+TEST_P(Backing, TellsWhichAbsoluteLinksLeadIntoTheTrees) {
+    const std::string outside = directory.path();
+    const std::string tree = directory / "tree";
+    for (const auto* name : {"tree", "tree/sub", "other"}) {
+        ASSERT_EQ(::mkdir((directory / name).c_str(), 0700), 0);
+    }
+    ASSERT_EQ(::symlink("tree/sub", (directory / "alias").c_str()), 0);
+    ASSERT_EQ(::symlink((outside + "/other").c_str(), (tree + "/away").c_str()), 0);
+    const std::map<std::string, std::pair<std::string, bool>> links{
+        {"plain", {tree + "/sub", true}},
+        {"itself", {tree, true}},
+        {"untidy", {outside + "//./tree/", true}},
+        {"dangling", {tree + "/no/where", true}},
+        {"beside", {tree + "-not", false}},
+        {"outside", {outside + "/other", false}},
+        {"dangling outside", {outside + "/no/where", false}},
+        {"relative", {"sub", false}},
+        {"by alias", {outside + "/alias/x", true}},
+        {"climbs out", {tree + "/sub/../../other", false}},
+        {"climbs in", {outside + "/other/../tree/sub", true}},
+        {"climbs behind a link", {tree + "/away/../tree", true}},
+        {"kernel", {"/proc/self", false}},
+        {"loop", {tree + "/loop", true}}};
+    for (const auto& [name, link] : links) {
+        ASSERT_EQ(::symlink(link.first.c_str(), (tree + "/" + name).c_str()), 0);
+    }
+    PosixBacking own(Trees({tree}), GetParam());
+    const auto listing = own.read({.kind = ObjectKind::listing, .path = tree}, nullptr);
+    for (const auto& [name, link] : links) {
+        const auto at = listing->listing()->find(name);
+        ASSERT_TRUE(at) << name;
+        EXPECT_EQ(listing->listing()->at(*at).leads_into_trees, link.second) << name;
+        const auto entry = own.read({.kind = ObjectKind::entry, .path = tree + "/" + name}, nullptr);
+        EXPECT_EQ(entry->listing()->at(0).leads_into_trees, link.second) << name;
+    }
+    PosixBacking everything(Trees({"/"}), GetParam());
+    const auto kernel = everything.read({.kind = ObjectKind::entry, .path = tree + "/kernel"}, nullptr);
+    EXPECT_FALSE(kernel->listing()->at(0).leads_into_trees);
+}
+
+TEST_P(Backing, ReadsExtendedAttributes) {
+    const auto path = directory / "file";
+    write_file(path, "");
+    const auto none = read(ObjectKind::xattrs, path);
+    ASSERT_NE(none->xattrs(), nullptr);
+    if (::setxattr(path.c_str(), "user.one", "1\0x", 3, 0) != 0) {
+        GTEST_SKIP() << "no extended attributes in " << directory.path();
+    }
+    ASSERT_EQ(::setxattr(path.c_str(), "user.empty", "", 0, 0), 0);
+    const auto object = read(ObjectKind::xattrs, path);
+    auto xattrs = *object->xattrs();
+    std::sort(xattrs.begin(), xattrs.end());
+    EXPECT_EQ(xattrs, (Xattrs{{"user.empty", ""}, {"user.one", std::string("1\0x", 3)}}));
+    EXPECT_EQ(counters.xattrs, 1U + 3U);
+    ASSERT_EQ(::symlink("file", (directory / "link").c_str()), 0);
+    EXPECT_TRUE(read(ObjectKind::xattrs, directory / "link")->xattrs()->empty()) << "links are not followed";
+}
+
+TEST_P(Backing, KernelFilesystemsAreNotThere) {
+    for (const auto* path : {"/proc", "/sys", "/dev", "/proc/version", "/dev/null"}) {
+        ASSERT_NE(read_entry(path)->listing(), nullptr);
+        EXPECT_EQ(read_entry(path)->listing()->size(), 0U) << path;
+        EXPECT_EQ(error_of(ObjectKind::listing, path), message(ENOENT));
+        EXPECT_EQ(error_of(ObjectKind::extent, path), message(ENOENT));
+        EXPECT_EQ(error_of(ObjectKind::xattrs, path), message(ENOENT));
+    }
+    const auto root = read(ObjectKind::listing, "/");
+    ASSERT_NE(root->listing(), nullptr);
+    EXPECT_FALSE(root->listing()->find("proc"));
+    EXPECT_FALSE(root->listing()->find("dev"));
+    EXPECT_TRUE(root->listing()->find("usr"));
+}
+
+TEST_P(Backing, LinksOnTheWayAreFollowedWithCare) {
+    ASSERT_EQ(::mkdir((directory / "real").c_str(), 0700), 0);
+    ASSERT_EQ(::mkdir((directory / "real/deep").c_str(), 0700), 0);
+    write_file(directory / "real/file", "content");
+    ASSERT_EQ(::symlink("real/deep/..", (directory / "relative").c_str()), 0);
+    ASSERT_EQ(::symlink((directory / "relative").c_str(), (directory / "absolute").c_str()), 0);
+    ASSERT_EQ(::symlink("/proc", (directory / "kernel").c_str()), 0);
+    ASSERT_EQ(::symlink("round", (directory / "round").c_str()), 0);
+    for (const auto* way : {"relative", "absolute"}) {
+        EXPECT_EQ(text_of(read(ObjectKind::extent, directory / (std::string(way) + "/file"))), "content");
+        EXPECT_EQ(read_entry(directory / (std::string(way) + "/file"))->listing()->size(), 1U);
+        EXPECT_EQ(read(ObjectKind::listing, directory / (std::string(way) + "/deep"))->listing()->size(), 0U);
+    }
+    EXPECT_EQ(read_entry(directory / "relative/absent")->listing()->size(), 0U);
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "kernel/version"), message(ENOENT));
+    EXPECT_EQ(read_entry(directory / "kernel/version")->listing()->size(), 0U);
+    EXPECT_EQ(error_of(ObjectKind::extent, directory / "round/file"), message(ELOOP));
+}
+
+// Mounts "Copper" with a server that never answers: whoever asks it anything hangs.
+std::optional<std::string> mount_mute_copper(const std::string& point, const UniqueFd& device) {
+    if (!device || ::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+        return "no /dev/fuse or no right to mount";
+    }
+    const auto options = "fd=" + std::to_string(device.get()) + ",rootmode=40000,user_id=0,group_id=0";
+    if (::mount("copperd", point.c_str(), "fuse.copper", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+        return "mount: " + std::generic_category().message(errno);
+    }
+    return std::nullopt;
+}
+
+TEST_P(Backing, ACopperMountIsNeverAsked) {
+    ASSERT_EQ(::mkdir((directory / "mirror").c_str(), 0700), 0);
+    write_file(directory / "file", "");
+    ASSERT_EQ(::symlink("mirror", (directory / "link").c_str()), 0);
+    const auto mirror = directory / "mirror";
+    const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
+        ::alarm(20);
+        UniqueFd device(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
+        if (auto missing = mount_mute_copper(mirror, device)) {
+            return missing;
+        }
+        PosixBacking mine(Trees({directory.path()}), GetParam());  // of the child's own mount table
+        const auto ask = [&](ObjectKind kind, const std::string& path) {
+            return mine.read({.kind = kind, .path = path}, nullptr);
+        };
+        for (int alive = 1; alive >= 0; --alive) {
+            const auto entry = ask(ObjectKind::entry, mirror);
+            EXPECT_TRUE(entry->listing() != nullptr && entry->listing()->size() == 1);
+            EXPECT_EQ(entry->listing()->at(0).attributes.mode, S_IFDIR | 0555U);
+            const auto listing = ask(ObjectKind::listing, directory.path());
+            EXPECT_TRUE(listing->listing() != nullptr && listing->listing()->size() == 3);
+            const auto at = listing->listing()->find("mirror");
+            EXPECT_TRUE(at && listing->listing()->at(*at).attributes.mode == (S_IFDIR | 0555U));
+            EXPECT_TRUE(listing->listing()->has_attributes());
+            EXPECT_EQ(
+                mine.read({.kind = ObjectKind::batch, .path = directory.path()}, listing)->listing()->size(),
+                3U);
+            for (const auto& path : {mirror, mirror + "/usr", directory / "link/usr"}) {
+                for (const auto kind :
+                     {ObjectKind::listing, ObjectKind::batch, ObjectKind::extent, ObjectKind::xattrs}) {
+                    EXPECT_EQ(ask(kind, path)->error().message(), message(ELOOP))
+                        << to_string({.kind = kind, .path = path});
+                }
+            }
+            EXPECT_EQ(ask(ObjectKind::entry, mirror + "/usr")->error().message(), message(ELOOP));
+            EXPECT_EQ(ask(ObjectKind::entry, directory / "link/usr")->error().message(), message(ELOOP));
+            device.reset();  // from here on its server is dead
+        }
+        EXPECT_EQ(::umount2(mirror.c_str(), MNT_DETACH), 0);
+        return std::nullopt;
+    });
+    if (reason) {
+        GTEST_SKIP() << *reason;
+    }
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,249 @@
+#include "cache/cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t plenty = std::uint64_t{1} << 30;
+
+ObjectPtr object_of(std::size_t bytes, std::optional<milliseconds> lifetime = std::nullopt) {
+    return make_object(Extent{.attributes = {}, .blob = copy_to_blob(std::vector<std::byte>(bytes))},
+                       lifetime);
+}
+
+ObjectKey key_of(std::string path) {
+    return {.kind = ObjectKind::extent, .path = std::move(path)};
+}
+
+// A cache whose fetches are noted and whose time stands still until told.
+struct Fixture {
+    explicit Fixture(std::uint64_t budget = plenty)
+        : cache({.budget_bytes = budget, .clock = [this] { return now; }},
+                [this](const ObjectKey& key) { fetched.push_back(key); }) {}
+
+    // What get() hands out at once; null if it did not.
+    ObjectPtr get(const std::string& path) {
+        const auto got = std::make_shared<ObjectPtr>();
+        cache.get(key_of(path), [got](const ObjectPtr& object) { *got = object; });
+        return *got;
+    }
+
+    TimePoint now;
+    std::vector<ObjectKey> fetched;
+    Cache cache;
+};
+
+TEST(Cache, FetchesWhatIsMissingAndKeepsIt) {
+    Fixture f;
+    EXPECT_EQ(f.get("/a"), nullptr);
+    ASSERT_EQ(f.fetched.size(), 1U);
+    EXPECT_EQ(f.fetched[0], key_of("/a"));
+    const auto object = object_of(10);
+    f.cache.deliver(key_of("/a"), object);
+    EXPECT_EQ(f.get("/a"), object);
+    EXPECT_EQ(f.cache.find(key_of("/a")), object);
+    EXPECT_EQ(f.fetched.size(), 1U);
+    const auto statistics = f.cache.statistics();
+    EXPECT_EQ(statistics.hits, 1U);
+    EXPECT_EQ(statistics.misses, 1U);
+    EXPECT_EQ(statistics.objects, 1U);
+    EXPECT_GE(statistics.bytes, object->bytes());
+}
+
+TEST(Cache, FindNeitherFetchesNorCounts) {
+    Fixture f;
+    EXPECT_EQ(f.cache.find(key_of("/a")), nullptr);
+    EXPECT_TRUE(f.fetched.empty());
+    EXPECT_EQ(f.cache.statistics().misses, 0U);
+}
+
+TEST(Cache, ManyWaitersShareOneFetch) {
+    Fixture f;
+    int woken = 0;
+    const auto object = object_of(1);
+    for (int i = 0; i < 100; ++i) {
+        f.cache.get(key_of("/a"), [&](const ObjectPtr& got) { woken += got == object ? 1 : 1000; });
+    }
+    EXPECT_EQ(f.fetched.size(), 1U);
+    EXPECT_EQ(woken, 0);
+    f.cache.deliver(key_of("/a"), object);
+    EXPECT_EQ(woken, 100);
+}
+
+TEST(Cache, KeepsWhatNobodyAskedFor) {
+    Fixture f;
+    f.cache.deliver(key_of("/pushed"), object_of(1));
+    EXPECT_NE(f.get("/pushed"), nullptr);
+    EXPECT_TRUE(f.fetched.empty());
+}
+
+TEST(Cache, KeysDifferByKindAndIndex) {
+    Fixture f;
+    f.cache.deliver(key_of("/a"), object_of(1));
+    EXPECT_EQ(f.cache.find({.kind = ObjectKind::extent, .path = "/a", .index = 1}), nullptr);
+    EXPECT_EQ(f.cache.find({.kind = ObjectKind::entry, .path = "/a"}), nullptr);
+}
+
+TEST(Cache, WhatHasALifetimeExpires) {
+    Fixture f;
+    f.cache.deliver(key_of("/a"), object_of(1, milliseconds(100)));
+    f.now += milliseconds(99);
+    EXPECT_NE(f.get("/a"), nullptr);
+    f.now += milliseconds(1);
+    EXPECT_EQ(f.cache.find(key_of("/a")), nullptr);
+    EXPECT_EQ(f.get("/a"), nullptr);
+    EXPECT_EQ(f.fetched.size(), 1U);
+    f.cache.deliver(key_of("/a"), object_of(1));
+    f.now += std::chrono::hours(1000);
+    EXPECT_NE(f.get("/a"), nullptr) << "a snapshot stays";
+}
+
+TEST(Cache, ALifetimeOfZeroServesTheWaitersOnly) {
+    Fixture f;
+    ObjectPtr got;
+    f.cache.get(key_of("/a"), [&](const ObjectPtr& object) { got = object; });
+    f.cache.deliver(key_of("/a"), object_of(1, milliseconds(0)));
+    EXPECT_NE(got, nullptr);
+    EXPECT_EQ(f.get("/a"), nullptr);
+    EXPECT_EQ(f.fetched.size(), 2U);
+}
+
+TEST(Cache, NeverExceedsItsBudget) {
+    constexpr std::uint64_t budget = 10000;
+    Fixture f(budget);
+    for (int i = 0; i < 100; ++i) {
+        int woken = 0;
+        const auto key = key_of('/' + std::to_string(i));
+        f.cache.get(key, [&](const ObjectPtr&) { ++woken; });
+        f.cache.deliver(key, object_of(500));
+        EXPECT_EQ(woken, 1) << "an object that is not kept is still delivered";
+        EXPECT_LE(f.cache.statistics().bytes, budget);
+    }
+    EXPECT_GT(f.cache.statistics().objects, 5U);
+    EXPECT_GT(f.cache.statistics().evictions, 0U);
+}
+
+TEST(Cache, RedeliveryReplacesWithoutLeakingBudget) {
+    Fixture f;
+    f.cache.deliver(key_of("/a"), object_of(1000));
+    const auto once = f.cache.statistics().bytes;
+    const auto replacement = object_of(1000);
+    f.cache.deliver(key_of("/a"), replacement);
+    EXPECT_EQ(f.cache.statistics().bytes, once);
+    EXPECT_EQ(f.cache.statistics().objects, 1U);
+    EXPECT_EQ(f.cache.find(key_of("/a")), replacement);
+}
+
+TEST(Cache, ReplacesOnlyWhatItStillKeeps) {
+    Fixture f;
+    const auto first = object_of(10);
+    const auto second = object_of(10);
+    f.cache.replace(key_of("/a"), first, second);
+    EXPECT_EQ(f.cache.find(key_of("/a")), nullptr);
+    f.cache.deliver(key_of("/a"), first);
+    f.cache.replace(key_of("/a"), first, second);
+    f.cache.replace(key_of("/a"), first, object_of(10));
+    EXPECT_EQ(f.cache.find(key_of("/a")), second);
+}
+
+TEST(Cache, DropForgetsAPathAndWhatIsBelow) {
+    Fixture f;
+    for (const auto* path : {"/a", "/a/b", "/a/b/c", "/ab"}) {
+        f.cache.deliver(key_of(path), object_of(1));
+    }
+    f.cache.drop("/a");
+    EXPECT_EQ(f.cache.find(key_of("/a")), nullptr);
+    EXPECT_EQ(f.cache.find(key_of("/a/b/c")), nullptr);
+    EXPECT_NE(f.cache.find(key_of("/ab")), nullptr);
+    f.cache.drop("/");
+    EXPECT_EQ(f.cache.statistics().objects, 0U);
+    EXPECT_EQ(f.cache.statistics().bytes, 0U);
+}
+
+TEST(Cache, DropLeavesWaitersToTheirDelivery) {
+    Fixture f;
+    int woken = 0;
+    f.cache.get(key_of("/a"), [&](const ObjectPtr&) { ++woken; });
+    f.cache.drop("/");
+    f.cache.deliver(key_of("/a"), object_of(1));
+    EXPECT_EQ(woken, 1);
+}
+
+TEST(Cache, AWaiterMayAskAgain) {
+    Fixture f;
+    bool inner = false;
+    f.cache.get(key_of("/a"), [&](const ObjectPtr&) {
+        f.cache.get(key_of("/a"), [&](const ObjectPtr&) { inner = true; });
+    });
+    f.cache.deliver(key_of("/a"), object_of(1));
+    EXPECT_TRUE(inner);
+}
+
+TEST(Cache, AFetchMayDeliverAtOnce) {
+    Cache* self = nullptr;
+    Cache cache({.budget_bytes = plenty}, [&](const ObjectKey& key) { self->deliver(key, object_of(1)); });
+    self = &cache;
+    bool woken = false;
+    cache.get(key_of("/a"), [&](const ObjectPtr&) { woken = true; });
+    EXPECT_TRUE(woken);
+}
+
+// Threads ask for the same few keys; a fetcher's own thread delivers. Small budget: objects come and go.
+TEST(Cache, EveryWaiterOfManyThreadsIsWokenOnce) {
+    constexpr int threads = 8;
+    constexpr int rounds = 2000;
+    constexpr std::uint64_t budget = 20000;
+    std::mutex mutex;
+    std::vector<ObjectKey> wanted;
+    std::atomic<bool> done = false;
+    std::atomic<int> woken = 0;
+    std::atomic<int> above_budget = 0;
+    Cache cache({.budget_bytes = budget}, [&](const ObjectKey& key) {
+        const std::lock_guard lock(mutex);
+        wanted.push_back(key);
+    });
+    std::thread fetcher([&] {
+        while (!done || woken < threads * rounds) {
+            std::vector<ObjectKey> batch;
+            {
+                const std::lock_guard lock(mutex);
+                batch.swap(wanted);
+            }
+            for (const auto& key : batch) {
+                cache.deliver(key, object_of(300));
+            }
+            above_budget += cache.statistics().bytes > budget ? 1 : 0;
+            std::this_thread::yield();
+        }
+    });
+    std::vector<std::thread> askers;
+    for (int t = 0; t < threads; ++t) {
+        askers.emplace_back([&, t] {
+            for (int i = 0; i < rounds; ++i) {
+                cache.get(key_of('/' + std::to_string((i * 7 + t) % 50)), [&](const ObjectPtr&) { ++woken; });
+                if (i % 100 == 0) {
+                    cache.drop("/");
+                }
+            }
+        });
+    }
+    for (auto& asker : askers) {
+        asker.join();
+    }
+    done = true;
+    fetcher.join();
+    EXPECT_EQ(woken, threads * rounds);
+    EXPECT_EQ(above_budget, 0);
+    cache.drop("/");
+    EXPECT_EQ(cache.statistics().bytes, 0U);
+    EXPECT_EQ(cache.statistics().objects, 0U);
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tools/copper/environment.hpp"
+
+namespace copper::cli {
+namespace {
+
+const Mirror mirror = {.mount = "/tmp/u/copper", .trees = {"/soft", "/usr"}, .mounts = {"/tmp/u/other"}};
+
+// A filesystem where /bin is a link to /usr/bin.
+std::optional<std::string> resolve(const std::string& path) {
+    return path == "/bin" ? std::optional<std::string>("/usr/bin") : std::nullopt;
+}
+
+TEST(ThroughMirror, TakesWhatLiesInATree) {
+    EXPECT_EQ(through_mirror(mirror, "/soft/py/bin", resolve), "/tmp/u/copper/soft/py/bin");
+    EXPECT_EQ(through_mirror(mirror, "/soft//py/", resolve), "/tmp/u/copper/soft/py");
+    EXPECT_EQ(through_mirror(mirror, "/soft", resolve), "/tmp/u/copper/soft");
+    EXPECT_EQ(through_mirror(mirror, "/bin", resolve), "/tmp/u/copper/usr/bin");
+    for (const char* other : {"", ".", "bin", "/software", "/home/u", "/tmp/u/copper/soft/py",
+                              "/tmp/u/copper", "/tmp/u/other/soft"}) {
+        EXPECT_EQ(through_mirror(mirror, other, resolve), std::nullopt) << other;
+    }
+}
+
+TEST(ThroughMirror, LeavesMountsAloneWhereEverythingIsMirrored) {
+    const Mirror all = {.mount = "/m.0", .trees = {"/"}, .mounts = {"/m.0", "/m.1"}};
+    EXPECT_EQ(through_mirror(all, "/usr/bin", resolve), "/m.0/usr/bin");
+    EXPECT_EQ(through_mirror(all, "/", resolve), "/m.0");
+    EXPECT_EQ(through_mirror(all, "/m.0/usr", resolve), std::nullopt);
+    EXPECT_EQ(through_mirror(all, "/m.1/usr", resolve), std::nullopt);
+}
+
+TEST(ListThroughMirror, KeepsTheOtherParts) {
+    EXPECT_EQ(list_through_mirror(mirror, ":/soft/a::/home/b:rel:/usr/lib:", resolve),
+              ":/tmp/u/copper/soft/a::/home/b:rel:/tmp/u/copper/usr/lib:");
+    const auto once = list_through_mirror(mirror, "/soft/a:/bin", resolve);
+    EXPECT_EQ(list_through_mirror(mirror, once, resolve), once);
+}
+
+TEST(OutOfMirror, TakesTheMountAway) {
+    EXPECT_EQ(out_of_mirror("/m", "/m//soft/x"), "/soft/x");
+    EXPECT_EQ(out_of_mirror("/m", "/m"), "/");
+    EXPECT_EQ(out_of_mirror("/m", "/mm/soft"), std::nullopt);
+}
+
+std::map<std::string, std::string> environment_of(const std::map<std::string, std::string>& before,
+                                                  bool pycache) {
+    const auto read = [&](const std::string& name) -> std::optional<std::string> {
+        const auto found = before.find(name);
+        return found == before.end() ? std::nullopt : std::optional(found->second);
+    };
+    const EnvironmentRequest request{
+        .mirror = mirror, .scratch = "/s", .python_bytecode_in_scratch = pycache};
+    const auto changed = mirrored_environment(request, read, resolve);
+    return {changed.begin(), changed.end()};
+}
+
+TEST(MirroredEnvironment, RewritesWhatIsSetAndFillsWhatIsNot) {
+    const auto changed = environment_of(
+        {{"PATH", "/soft/bin:/home/u/bin"}, {"PYTHONPATH", "/home/u"}, {"NUMBA_CACHE_DIR", "/mine"}}, false);
+    EXPECT_EQ(changed.at("PATH"), "/tmp/u/copper/soft/bin:/home/u/bin");
+    EXPECT_FALSE(changed.contains("PYTHONPATH"));
+    EXPECT_FALSE(changed.contains("NUMBA_CACHE_DIR"));
+    EXPECT_EQ(changed.at("MPLCONFIGDIR"), "/s/matplotlib");
+    EXPECT_EQ(changed.at("PYTHONDONTWRITEBYTECODE"), "1");
+    // It would make Python ignore the compiled files that the tree has.
+    EXPECT_FALSE(changed.contains("PYTHONPYCACHEPREFIX"));
+    EXPECT_EQ(environment_of({}, true).at("PYTHONPYCACHEPREFIX"), "/s/pycache");
+}
+
+TEST(MirroredEnvironment, HasNothingToSayTheSecondTime) {
+    auto before = environment_of({{"PATH", "/soft/bin"}}, false);
+    EXPECT_TRUE(environment_of(before, false).empty());
+}
+
+TEST(ShellExports, AreSafeForAnyValue) {
+    EXPECT_EQ(shell_exports({{"PATH", "/a b:/it's"}}), "export PATH='/a b:/it'\\''s'\n");
+}
+
+TEST(MirroredEnvironment, PutsThePythonModulesInFrontOnce) {
+    const EnvironmentRequest request{.mirror = mirror, .scratch = "/s", .python_modules = "/opt/python"};
+    std::map<std::string, std::string> environment;
+    const auto read = [&environment](const std::string& name) -> std::optional<std::string> {
+        const auto found = environment.find(name);
+        return found == environment.end() ? std::nullopt : std::optional(found->second);
+    };
+    const std::string modules = "/opt/python";
+    for (const auto& [before, after] :
+         std::map<std::string, std::string>{{"", modules},
+                                            {"/home/u", modules + ":/home/u"},
+                                            {"/soft/a", modules + ":/tmp/u/copper/soft/a"}}) {
+        environment = {{"PYTHONPATH", before}};
+        for (int again = 0; again < 2; ++again) {
+            for (const auto& [name, value] : mirrored_environment(request, read, resolve)) {
+                environment[name] = value;
+            }
+            EXPECT_EQ(environment["PYTHONPATH"], after);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace copper::cli

@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "tools/copper/launcher.hpp"
+
+namespace copper::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Launcher launcher_of(Family family, const std::string& program) {
+    return {.family = family, .program = program, .extra = {"--x"}};
+}
+
+const Words command = {"copperd", "--mount=/m"};
+
+TEST(LauncherFamily, FromItsVersion) {
+    EXPECT_EQ(family_of("mpirun (Open MPI) 4.1.4\n\nReport bugs"), Family::open_mpi_4);
+    EXPECT_EQ(family_of("mpirun (Open MPI) 5.0.7\n"), Family::open_mpi_5);
+    EXPECT_EQ(family_of("mpirun (Open MPI) 10.0.0\n"), Family::open_mpi_5);
+    EXPECT_EQ(family_of("HYDRA build details:\n    Version: 4.0.2\n"), Family::hydra);
+    EXPECT_EQ(family_of("Intel(R) MPI Library for Linux* OS, Version 2021.9"), Family::intel);
+    EXPECT_EQ(family_of("mpiexec from PALS 1.2"), Family::pals);
+    EXPECT_EQ(family_of("something else"), Family::unknown);
+}
+
+TEST(LaunchCommand, AloneIsTheCommandItself) {
+    EXPECT_EQ(launch_command({}, {.hosts = {"a"}, .host_file = ""}, command), command);
+}
+
+TEST(LaunchCommand, OpenMpi) {
+    auto four = launcher_of(Family::open_mpi_4, "mpirun");
+    EXPECT_EQ(launch_command(four, {.hosts = {"a", "b"}, .host_file = ""}, command),
+              (Words{"mpirun", "-np", "2", "--host", "a,b", "--map-by", "ppr:1:node", "--bind-to", "none",
+                     "--enable-recovery", "--x", "copperd", "--mount=/m"}));
+    four.as_root = true;
+    EXPECT_EQ(launch_command(four, {.hosts = {}, .host_file = "", .on_this_machine = 4}, command),
+              (Words{"mpirun", "-np", "4", "--oversubscribe", "--bind-to", "none", "--enable-recovery",
+                     "--allow-run-as-root", "--x", "copperd", "--mount=/m"}));
+    auto five = launcher_of(Family::open_mpi_5, "mpirun");
+    five.has_library_path = true;
+    EXPECT_EQ(launch_command(five, {.hosts = {"a", "b"}, .host_file = "/h"}, command),
+              (Words{"mpirun", "-np", "2", "--hostfile", "/h", "--map-by", "ppr:1:node", "--bind-to", "none",
+                     "--with-ft", "ulfm", "-x", "LD_LIBRARY_PATH", "--x", "copperd", "--mount=/m"}));
+}
+
+TEST(LaunchCommand, Hydra) {
+    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"), {.hosts = {"a", "b"}, .host_file = ""},
+                             command),
+              (Words{"mpiexec", "-n", "2", "-hosts", "a,b", "-ppn", "1", "-bind-to", "none",
+                     "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
+    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"),
+                             {.hosts = {}, .host_file = "", .on_this_machine = 2}, command),
+              (Words{"mpiexec", "-n", "2", "-launcher", "fork", "-hosts", "127.0.0.1,127.0.0.2", "-ppn", "1",
+                     "-bind-to", "none", "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
+}
+
+TEST(LaunchCommand, Slurm) {
+    auto slurm = launcher_of(Family::slurm, "srun");
+    slurm.pmix = true;
+    EXPECT_EQ(launch_command(slurm, {.hosts = {"a", "b"}, .host_file = ""}, command),
+              (Words{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=a,b", "--overlap",
+                     "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--mpi=pmix", "--x",
+                     "copperd", "--mount=/m"}));
+}
+
+TEST(ReachCommand, IsTheLaunchersAgent) {
+    EXPECT_EQ(reach_command({"--mca", "plm_rsh_agent", "/x/agent -q : rsh"}), (Words{"/x/agent", "-q"}));
+    EXPECT_EQ(reach_command({"--mca", "btl", "tcp"}).front(), "ssh");
+}
+
+}  // namespace
+}  // namespace copper::cli

@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include "tools/copper/ready.hpp"
+
+namespace copper::cli {
+namespace {
+
+const std::string three_of_four =
+    R"({"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","rank":2,"reason":"it's \"full\""}],)"
+    R"("missing":[],"done":true})";
+
+TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
+    const auto plain = parse_readiness(three_of_four);
+    ASSERT_TRUE(plain.has_value());
+    EXPECT_EQ(plain->ready, 3U);
+    EXPECT_EQ(plain->nodes, 4U);
+    EXPECT_TRUE(plain->done);
+    EXPECT_FALSE(plain->everywhere());
+    ASSERT_EQ(plain->failed.size(), 1U);
+    EXPECT_EQ(plain->failed[0].host, "cn2");
+    EXPECT_EQ(plain->failed[0].reason, "it's \"full\"");
+    EXPECT_EQ(parse_readiness("[1,0]<stdout>:" + three_of_four + "[cn1] warning"), plain);
+}
+
+TEST(Readiness, RefusesEverythingElse) {
+    EXPECT_FALSE(parse_readiness("").has_value());
+    EXPECT_FALSE(parse_readiness("ready").has_value());
+    EXPECT_FALSE(parse_readiness(R"({"copper":"other","ready":1,"nodes":1})").has_value());
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1})").has_value());
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":"x","nodes":1})").has_value());
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":1,"failed":[3]})").has_value());
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":)").has_value());
+}
+
+TEST(ReadyReader, TakesTextInAnyPieces) {
+    const std::string text = "hello\n" + three_of_four + "\nworld\n";
+    for (std::size_t piece = 1; piece <= text.size(); ++piece) {
+        ReadyReader reader;
+        std::optional<Readiness> last;
+        for (std::size_t at = 0; at < text.size(); at += piece) {
+            if (auto readiness = reader.feed(std::string_view(text).substr(at, piece))) {
+                last = readiness;
+            }
+        }
+        EXPECT_EQ(last, parse_readiness(three_of_four)) << piece;
+        EXPECT_EQ(reader.tail(), (std::vector<std::string>{"hello", "world"})) << piece;
+    }
+}
+
+TEST(ReadyReader, KeepsTheLastLinesOnly) {
+    ReadyReader reader;
+    for (int i = 0; i < 100; ++i) {
+        reader.feed("line " + std::to_string(i) + "\n");
+    }
+    EXPECT_EQ(reader.tail().size(), 20U);
+    EXPECT_EQ(reader.tail().back(), "line 99");
+}
+
+}  // namespace
+}  // namespace copper::cli

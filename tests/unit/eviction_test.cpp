@@ -1,0 +1,311 @@
+#include "cache/eviction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "cache/cache.hpp"
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+
+ObjectKey listing_key(int number) {
+    return {.kind = ObjectKind::listing, .path = "/" + std::to_string(1000000 + number)};
+}
+
+ObjectKey extent_key(int number, std::uint64_t version = 0) {
+    return {.kind = ObjectKind::extent, .path = "/" + std::to_string(1000000 + number), .version = version};
+}
+
+// Tells which key it is of.
+ObjectPtr object_of(const ObjectKey& key, std::optional<milliseconds> lifetime = std::nullopt) {
+    return make_object(
+        Listing({{.name = "key", .target = to_string(key), .attributes = {}}}, Listing::Detail::attributes),
+        lifetime);
+}
+
+bool is_of(const ObjectPtr& object, const ObjectKey& key) {
+    return object->listing()->at(0).target == to_string(key);
+}
+
+// What one object takes of the budget.
+std::uint64_t object_bytes(std::optional<milliseconds> lifetime = std::nullopt) {
+    Cache cache({.budget_bytes = 1U << 20}, [](const ObjectKey&) {});
+    cache.deliver(extent_key(0), object_of(extent_key(0), lifetime));
+    return cache.statistics().bytes;
+}
+
+// A cache for 100 objects, whose time stands still until told.
+struct Fixture {
+    static constexpr int room = 100;
+
+    void deliver(const ObjectKey& key, Retention retention = Retention::ordinary) {
+        cache.deliver(key, object_of(key), retention);
+    }
+    // Other objects, which nobody uses.
+    void scan(int count) {
+        for (int i = 0; i < count; ++i) {
+            deliver(extent_key(next_scanned++));
+        }
+    }
+    void get(const ObjectKey& key, int times) {
+        for (int i = 0; i < times; ++i) {
+            cache.get(key, [&](const ObjectPtr& object) { EXPECT_TRUE(is_of(object, key)); });
+        }
+    }
+    bool has(const ObjectKey& key) {
+        const ObjectPtr object = cache.find(key);
+        return object != nullptr && is_of(object, key);
+    }
+
+    TimePoint now;
+    int next_scanned = 100000;
+    Cache cache{{.budget_bytes = room * object_bytes(), .clock = [this] { return now; }},
+                [](const ObjectKey&) {}};
+};
+
+TEST(Eviction, WhatIsNewGetsRoom) {
+    Fixture f;
+    f.scan(10 * Fixture::room);
+    EXPECT_TRUE(f.has(extent_key(f.next_scanned - 1)));
+    EXPECT_FALSE(f.has(extent_key(f.next_scanned - 10 * Fixture::room)));
+    EXPECT_GT(f.cache.statistics().objects, Fixture::room * 9 / 10);
+    EXPECT_EQ(f.cache.statistics().objects + f.cache.statistics().evictions, 10 * Fixture::room);
+}
+
+TEST(Eviction, AScanDoesNotPushOutWhatIsUsed) {
+    Fixture f;
+    constexpr int hot = Fixture::room / 2;
+    for (int i = 0; i < hot; ++i) {
+        f.deliver(listing_key(i));
+        f.get(listing_key(i), 2);
+    }
+    f.scan(50 * Fixture::room);
+    for (int i = 0; i < hot; ++i) {
+        EXPECT_TRUE(f.has(listing_key(i))) << i;
+    }
+}
+
+TEST(Eviction, WhatTheKernelGotOfAFileIsNoUseButWhatANodeGotIs) {
+    Fixture f;
+    f.deliver(extent_key(1));
+    f.deliver(extent_key(2));
+    f.deliver(listing_key(3));
+    f.get(extent_key(1), 8);
+    f.get(listing_key(3), 2);
+    EXPECT_TRUE(f.has(extent_key(2)));
+    EXPECT_TRUE(f.has(extent_key(2)));
+    f.scan(10 * Fixture::room);
+    EXPECT_FALSE(f.has(extent_key(1)));
+    EXPECT_TRUE(f.has(extent_key(2)));
+    EXPECT_TRUE(f.has(listing_key(3)));
+}
+
+TEST(Eviction, WhatIsKeptForTheJobOutlivesOrdinaryObjects) {
+    Fixture f;
+    constexpr int kept = Fixture::room / 2;
+    for (int i = 0; i < kept; ++i) {
+        f.deliver(extent_key(i), Retention::for_job);
+    }
+    f.scan(50 * Fixture::room);
+    for (int i = 0; i < kept; ++i) {
+        EXPECT_TRUE(f.has(extent_key(i))) << i;
+    }
+}
+
+TEST(Eviction, AUseIsWorthOneRoundOfTheMainQueue) {
+    for (const int rounds : {1, 2}) {
+        Fixture f;
+        f.deliver(extent_key(0), Retention::for_job);
+        EXPECT_TRUE(f.has(extent_key(0)));
+        for (int i = 1; i <= rounds * Fixture::room; ++i) {
+            f.deliver(extent_key(i), Retention::for_job);
+        }
+        EXPECT_EQ(f.has(extent_key(0)), rounds == 1);
+    }
+}
+
+TEST(Eviction, EvenForTheJobNothingIsKeptBeyondTheBudget) {
+    Fixture f;
+    for (int i = 0; i < 3 * Fixture::room; ++i) {
+        f.deliver(extent_key(i), Retention::for_job);
+        EXPECT_LE(f.cache.statistics().bytes, f.cache.statistics().budget_bytes);
+    }
+    EXPECT_FALSE(f.has(extent_key(0)));
+    EXPECT_TRUE(f.has(extent_key(3 * Fixture::room - 1)));
+}
+
+TEST(Eviction, WhatComesBackSoonStays) {
+    Fixture f;
+    f.deliver(extent_key(1));
+    while (f.cache.statistics().evictions == 0) {
+        f.scan(1);
+    }
+    ASSERT_FALSE(f.has(extent_key(1)));
+    f.deliver(extent_key(1));
+    f.deliver(extent_key(2));
+    f.scan(10 * Fixture::room);
+    EXPECT_TRUE(f.has(extent_key(1)));
+    EXPECT_FALSE(f.has(extent_key(2)));
+}
+
+TEST(Eviction, WhatHasExpiredLeavesFirst) {
+    Fixture f;
+    constexpr int lasting = Fixture::room / 2;
+    f.scan(lasting);
+    const int expiring = static_cast<int>(lasting * object_bytes() / object_bytes(milliseconds(10)));
+    for (int i = 0; i < expiring; ++i) {
+        f.cache.deliver(listing_key(i), object_of(listing_key(i), milliseconds(10)), Retention::for_job);
+        f.get(listing_key(i), 3);
+    }
+    ASSERT_EQ(f.cache.statistics().evictions, 0U);
+    f.now += milliseconds(10);
+    f.scan(lasting);
+    EXPECT_EQ(f.cache.statistics().evictions, 0U);
+    for (int i = f.next_scanned - 2 * lasting; i < f.next_scanned; ++i) {
+        EXPECT_TRUE(f.has(extent_key(i)));
+    }
+}
+
+TEST(Eviction, WhatIsFoundExpiredTakesNoRoom) {
+    Fixture f;
+    f.cache.deliver(extent_key(1), object_of(extent_key(1), milliseconds(10)));
+    f.now += milliseconds(10);
+    f.cache.get(extent_key(1), [](const ObjectPtr&) {});
+    EXPECT_EQ(f.cache.statistics().bytes, 0U);
+}
+
+TEST(Eviction, WhatWasTakenOutBeforeItWasAdmittedStaysOut) {
+    Eviction eviction(1000);
+    const auto kept = std::make_shared<Kept>(extent_key(1), object_of(extent_key(1)), 10, std::nullopt);
+    eviction.remove({&kept, 1});
+    EXPECT_TRUE(eviction.admit(kept, Retention::ordinary, TimePoint()).empty());
+    EXPECT_EQ(eviction.usage().bytes, 0U);
+}
+
+TEST(Eviction, TheOlderVersionOfAFileLeavesAsItIsNotUsedAnyMore) {
+    Fixture f;
+    const ObjectKey older = extent_key(1, 1), newer = extent_key(1, 2);
+    f.deliver(older);
+    for (int use = 0; use < 10; ++use) {
+        EXPECT_TRUE(f.has(older));
+    }
+    f.deliver(newer);
+    for (int i = 100; i < 100 + 10 * Fixture::room; ++i) {
+        f.deliver(extent_key(i));
+        EXPECT_TRUE(f.has(extent_key(i)));
+        EXPECT_TRUE(f.has(extent_key(i)));
+        EXPECT_TRUE(f.has(newer));
+    }
+    EXPECT_FALSE(f.has(older));
+}
+
+TEST(Eviction, WhatIsLargerThanTheBudgetIsDeliveredAndPushesOutNothing) {
+    Fixture f;
+    f.scan(Fixture::room);
+    const auto large = make_object(Extent{
+        .attributes = {}, .blob = copy_to_blob(std::vector<std::byte>(f.cache.statistics().budget_bytes))});
+    ObjectPtr got;
+    f.cache.get(extent_key(1), [&](const ObjectPtr& object) { got = object; });
+    f.cache.deliver(extent_key(1), large, Retention::for_job);
+    EXPECT_EQ(got, large);
+    EXPECT_EQ(f.cache.find(extent_key(1)), nullptr);
+    EXPECT_EQ(f.cache.statistics().objects, static_cast<std::uint64_t>(Fixture::room));
+    EXPECT_EQ(f.cache.statistics().evictions, 1U);
+}
+
+TEST(Eviction, WhoWaitsIsNotForgotten) {
+    Fixture f;
+    bool woken = false;
+    f.cache.get(extent_key(1), [&](const ObjectPtr&) { woken = true; });
+    f.scan(10 * Fixture::room);
+    f.deliver(extent_key(1));
+    EXPECT_TRUE(woken);
+}
+
+TEST(Eviction, WhatWasDroppedOrReplacedTakesNoRoom) {
+    Fixture f;
+    for (int round = 0; round < 10; ++round) {
+        f.scan(Fixture::room);
+        f.cache.drop("/");
+        EXPECT_EQ(f.cache.statistics().bytes, 0U);
+        for (int i = 0; i < Fixture::room; ++i) {
+            f.deliver(extent_key(1));
+        }
+        EXPECT_EQ(f.cache.statistics().objects, 1U);
+        f.cache.drop("/");
+    }
+    EXPECT_EQ(f.cache.statistics().evictions, 0U);
+}
+
+// Threads get, find, deliver and drop at random; each miss is fetched by the thread that misses.
+TEST(Eviction, TheBudgetHoldsAndBytesAreRightWhateverThreadsDo) {
+    constexpr int threads = 8, rounds = 5000, keys = 500;
+    const std::uint64_t budget = Fixture::room * object_bytes();
+    std::atomic<int> wrong = 0, above_budget = 0, woken = 0, asked = 0;
+    Cache* self = nullptr;
+    Cache cache({.budget_bytes = budget}, [&](const ObjectKey& key) { self->deliver(key, object_of(key)); });
+    self = &cache;
+    const auto work = [&](unsigned seed) {
+        std::mt19937 random(seed);
+        for (int i = 0; i < rounds; ++i) {
+            const int number = static_cast<int>(random() % keys);
+            const auto key = number % 2 == 0 ? listing_key(number) : extent_key(number);
+            switch (random() % 8) {
+                case 0:
+                    cache.deliver(key, object_of(key), Retention::for_job);
+                    break;
+                case 1:
+                    cache.deliver(key, object_of(key, milliseconds(random() % 2)));
+                    break;
+                case 2:
+                    cache.drop(random() % 64 == 0 ? "/" : key.path);
+                    break;
+                case 3:
+                    if (const auto object = cache.find(key)) {
+                        wrong += is_of(object, key) ? 0 : 1;
+                    }
+                    break;
+                default:
+                    ++asked;
+                    cache.get(key, [&, key](const ObjectPtr& object) {
+                        ++woken;
+                        wrong += is_of(object, key) ? 0 : 1;
+                    });
+            }
+            above_budget += cache.statistics().bytes > budget ? 1 : 0;
+        }
+    };
+    std::vector<std::thread> workers;
+    for (unsigned t = 0; t < threads; ++t) {
+        workers.emplace_back(work, t);
+    }
+    for (auto& worker : workers) {
+        worker.join();
+    }
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(above_budget, 0);
+    EXPECT_EQ(woken, asked);
+
+    // Queues and shards agree on what is there.
+    std::this_thread::sleep_for(milliseconds(2));
+    for (int i = 0; i < 2 * Fixture::room; ++i) {
+        cache.deliver(extent_key(keys + i), object_of(extent_key(keys + i)));  // in place of what has expired
+    }
+    std::uint64_t present = 0;
+    for (int number = 0; number < keys + 2 * Fixture::room; ++number) {
+        for (const auto& key : {listing_key(number), extent_key(number)}) {
+            present += cache.find(key) != nullptr ? 1 : 0;
+        }
+    }
+    EXPECT_EQ(cache.statistics().objects, present);
+    cache.drop("/");
+    EXPECT_EQ(cache.statistics().bytes, 0U);
+    EXPECT_EQ(cache.statistics().objects, 0U);
+}
+
+}  // namespace
+}  // namespace copper

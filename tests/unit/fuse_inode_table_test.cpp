@@ -1,0 +1,188 @@
+#include "fuse/inode_table.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+namespace copper {
+namespace {
+
+Attributes directory() {
+    return {.mode = S_IFDIR | 0755};
+}
+
+Attributes file(std::int64_t changed) {
+    return {
+        .inode = 7, .size = 10, .mode = S_IFREG | 0644, .changed = {.seconds = changed, .nanoseconds = 0}};
+}
+
+NodeId look_up(InodeTable& table, NodeId parent, std::string_view name, const Attributes& attributes) {
+    return table.look_up(parent, name, attributes).value().node;
+}
+
+TEST(InodeTable, GivesTheSameNodeAsLongAsItIsKnown) {
+    InodeTable table(directory());
+    const NodeId a = look_up(table, root_node, "a", directory());
+    const NodeId b = look_up(table, a, "b", file(1));
+    EXPECT_EQ(look_up(table, a, "b", file(1)), b);
+    EXPECT_EQ(table.path(b), "/a/b");
+    EXPECT_EQ(table.find("/a/b"), b);
+    EXPECT_EQ(table.path(root_node), "/");
+    table.forget(b, 1);
+    EXPECT_EQ(table.path(b), "/a/b");
+    table.forget(b, 1);
+    EXPECT_FALSE(table.path(b));
+    EXPECT_GT(look_up(table, a, "b", file(1)), b);  // never used again
+}
+
+TEST(InodeTable, KeepsADirectoryAsLongAsItHasInodesBelow) {
+    InodeTable table(directory());
+    const NodeId a = look_up(table, root_node, "a", directory());
+    const NodeId b = look_up(table, a, "b", directory());
+    const NodeId c = look_up(table, b, "c", file(1));
+    table.forget(a, 1);
+    table.forget(b, 1);
+    EXPECT_EQ(table.path(c), "/a/b/c");
+    EXPECT_EQ(look_up(table, root_node, "a", directory()), a);
+    table.forget(c, 1);
+    EXPECT_EQ(table.size(), 2U);
+    table.forget(a, 1);
+    EXPECT_EQ(table.size(), 1U);
+}
+
+TEST(InodeTable, IgnoresTooManyForgetsAndTheRoots) {
+    InodeTable table(directory());
+    const NodeId a = look_up(table, root_node, "a", directory());
+    table.forget(a, 100);
+    table.forget(a, 1);
+    table.forget(root_node, 1);
+    EXPECT_EQ(table.path(root_node), "/");
+    EXPECT_EQ(table.size(), 1U);
+}
+
+TEST(InodeTable, RefusesANameInAnUnknownDirectory) {
+    InodeTable table(directory());
+    EXPECT_FALSE(table.look_up(99, "a", directory()));
+}
+
+TEST(InodeTable, TakesWhateverVersionComesFirst) {
+    InodeTable table(directory());
+    const NodeId node = look_up(table, root_node, "f", file(1));
+    EXPECT_EQ(table.hand_out(node, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
+    EXPECT_EQ(table.attributes(node), file(2));
+    EXPECT_EQ(table.hand_out(node, file(2), InodeTable::Bytes::some), InodeTable::Verdict::current);
+    EXPECT_EQ(table.hand_out(node, file(1), InodeTable::Bytes::some), InodeTable::Verdict::mixed);
+    EXPECT_EQ(table.hand_out(node, file(3), InodeTable::Bytes::none), InodeTable::Verdict::mixed);
+}
+
+TEST(InodeTable, TellsTheBytesAttributesRatherThanAnOlderListings) {
+    InodeTable table(directory());
+    const NodeId node = look_up(table, root_node, "f", file(1));
+    table.hand_out(node, file(2), InodeTable::Bytes::some);
+    const auto told = table.look_up(root_node, "f", file(1));
+    EXPECT_EQ(told->node, node);
+    EXPECT_EQ(told->attributes, file(2));
+}
+
+TEST(InodeTable, GivesANewNodeToANewerVersionAndToAnotherType) {
+    InodeTable table(directory());
+    const NodeId old = look_up(table, root_node, "f", file(1));
+    table.hand_out(old, file(1), InodeTable::Bytes::some);
+    const NodeId newer = look_up(table, root_node, "f", file(2));
+    EXPECT_NE(newer, old);
+    EXPECT_EQ(table.path(old), "/f");
+    EXPECT_EQ(look_up(table, root_node, "f", file(2)), newer);
+    const NodeId other = look_up(table, root_node, "f", directory());
+    EXPECT_NE(other, newer);
+    table.forget(old, 1);
+    EXPECT_EQ(table.find("/f"), other);
+}
+
+TEST(InodeTable, KeepsWhatSupersedesAnInode) {
+    InodeTable table(directory());
+    const NodeId d = look_up(table, root_node, "d", directory());
+    const NodeId old = look_up(table, d, "f", file(1));
+    table.hand_out(old, file(1), InodeTable::Bytes::some);
+    const auto place = table.supersede(old, file(2));
+    ASSERT_TRUE(place);
+    EXPECT_EQ(place->parent, d);
+    EXPECT_EQ(place->name, "f");
+    EXPECT_FALSE(table.supersede(old, file(2))) << "the name is not its own any more";
+    EXPECT_EQ(table.attributes(old), file(1));
+    const auto told = table.look_up(d, "f", file(1));
+    EXPECT_NE(told->node, old);
+    EXPECT_EQ(told->attributes, file(2));
+    table.forget(told->node, 1);
+    EXPECT_EQ(look_up(table, d, "f", file(1)), told->node);
+    table.forget(told->node, 1);
+    // The same again, and then a Listing that is newer still.
+    EXPECT_TRUE(table.supersede(told->node, file(3)));
+    EXPECT_FALSE(table.path(told->node));
+    EXPECT_EQ(table.look_up(d, "f", file(1))->attributes, file(3));
+    EXPECT_EQ(table.look_up(d, "f", file(4))->attributes, file(4));
+}
+
+TEST(InodeTable, KeepsNothingAfterARefresh) {
+    InodeTable table(directory());
+    const NodeId old = look_up(table, root_node, "f", file(1));
+    table.hand_out(old, file(1), InodeTable::Bytes::some);
+    ASSERT_TRUE(table.supersede(old, file(2)));
+    table.drop(table.within(root_node));
+    table.forget(old, 1);
+    EXPECT_EQ(table.size(), 1U);
+}
+
+TEST(InodeTable, ADetachedNodeLivesOnWithoutItsName) {
+    InodeTable table(directory());
+    const NodeId old = look_up(table, root_node, "f", file(1));
+    table.detach(old);
+    table.detach(root_node);
+    const NodeId now = look_up(table, root_node, "f", file(1));
+    EXPECT_NE(now, old);
+    EXPECT_EQ(table.path(old), "/f");
+    EXPECT_EQ(table.forget(old, 1), InodeTable::Known::no_more);
+    EXPECT_EQ(table.find("/f"), now);
+}
+
+TEST(InodeTable, ForgetsVersionsOnRefresh) {
+    InodeTable table(directory());
+    const NodeId a = look_up(table, root_node, "a", directory());
+    const NodeId f = look_up(table, a, "f", file(1));
+    const NodeId other = look_up(table, root_node, "b", file(1));
+    table.hand_out(f, file(1), InodeTable::Bytes::some);
+    table.hand_out(other, file(1), InodeTable::Bytes::some);
+    const auto before = table.epoch();
+    EXPECT_EQ(table.within(a), (std::vector<NodeId>{a, f}));
+    table.drop(table.within(a));
+    EXPECT_NE(table.epoch(), before);
+    EXPECT_FALSE(table.attributes(f));
+    EXPECT_EQ(table.hand_out(f, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
+    EXPECT_EQ(table.hand_out(other, file(2), InodeTable::Bytes::some), InodeTable::Verdict::mixed);
+}
+
+TEST(InodeTable, CountsLookupsOfManyThreads) {
+    InodeTable table(directory());
+    constexpr int rounds = 2000;
+    const auto churn = [&table] {
+        for (int i = 0; i < rounds; ++i) {
+            const NodeId a = look_up(table, root_node, "a", directory());
+            const NodeId f = look_up(table, a, std::to_string(i % 7), file(1));
+            EXPECT_TRUE(table.path(f));
+            table.hand_out(f, file(1), InodeTable::Bytes::some);
+            table.forget(f, 1);
+            table.forget(a, 1);
+        }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back(churn);
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(table.size(), 1U);
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,553 @@
+#include "fuse/operations.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/fuse.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "cache/codec.hpp"
+
+namespace copper {
+namespace {
+
+// What a handler said to the kernel.
+struct Answer {
+    int replies = 0;
+    int error = 0;
+    NodeId node = 0;
+    KernelCaching caching = KernelCaching::forever;
+    struct stat st {};
+    std::string text;  // bytes or a link's target
+    std::size_t pieces = 0;
+    std::size_t size = 0;
+    BackingId backing = 0;
+};
+
+class FakeReply final : public Reply {
+  public:
+    FakeReply(Answer& answer, Sent sent) : answer_(answer), sent_(sent) {}
+
+    void error(int error_number) override { once().error = error_number; }
+    Sent entry(NodeId node, const struct stat& attributes, KernelCaching caching) override {
+        once().node = node;
+        answer_.st = attributes;
+        answer_.caching = caching;
+        return sent_;
+    }
+    void attributes(const struct stat& attributes) override { once().st = attributes; }
+    void link(const std::string& target) override { once().text = target; }
+    Sent opened(BackingId backing) override {
+        once().backing = backing;
+        return sent_;
+    }
+    Sent bytes(std::span<const iovec> pieces) override {
+        once().pieces = pieces.size();
+        for (const auto& piece : pieces) {
+            answer_.text.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
+        }
+        return sent_;
+    }
+    void size(std::size_t bytes) override { once().size = bytes; }
+    void statistics(const struct statvfs& statistics) override { once().size = statistics.f_namemax; }
+
+  private:
+    Answer& once() {
+        ++answer_.replies;
+        return answer_;
+    }
+    Answer& answer_;
+    const Sent sent_;
+};
+
+Attributes attributes_of(std::uint32_t mode, std::uint64_t inode, std::uint64_t size = 0) {
+    return {
+        .inode = inode, .size = size, .mode = mode, .links = 1, .changed = {.seconds = 1, .nanoseconds = 5}};
+}
+
+std::string text_of(std::size_t bytes, char first) {
+    std::string text(bytes, '\0');
+    for (std::size_t i = 0; i < bytes; ++i) {
+        text[i] = static_cast<char>(first + static_cast<char>(i % 23));
+    }
+    return text;
+}
+
+// A backing filesystem in a map, and the handlers over it. Objects in `held` come when the test says so.
+class FuseOperations : public testing::Test {
+  protected:
+    FuseOperations() {
+        put_listing("/", {{"t", "", attributes_of(S_IFDIR | 0755, 2)},
+                          {"etc", "", attributes_of(S_IFDIR | 0755, 3)}});
+        put_listing("/t", {{"file", "", attributes_of(S_IFREG | 0644, 10, 5)},
+                           {"big", "", attributes_of(S_IFREG | 0644, 11, extent_bytes + 100)},
+                           {"in", "/t/file", attributes_of(S_IFLNK | 0777, 12, 7), true},
+                           {"out", "/etc/x", attributes_of(S_IFLNK | 0777, 13, 6)},
+                           {"near", "file", attributes_of(S_IFLNK | 0777, 14, 4)}});
+        put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10, 5), "hello");
+        put_extent("/t/big", 0, attributes_of(S_IFREG | 0644, 11, extent_bytes + 100),
+                   text_of(extent_bytes, 'a'));
+        put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 100), text_of(100, 'A'));
+        objects[{.kind = ObjectKind::entry, .path = "/t"}] =
+            make_object(Listing({{"t", "", attributes_of(S_IFDIR | 0755, 2)}}, Listing::Detail::attributes));
+        objects[{.kind = ObjectKind::xattrs, .path = "/t/file"}] =
+            make_object(Xattrs{{"user.a", "value"}, {"user.b", ""}});
+    }
+
+    void put_listing(const std::string& path, std::vector<Listing::NewEntry> entries,
+                     Listing::Detail detail = Listing::Detail::attributes) {
+        objects[{.kind = ObjectKind::listing, .path = path}] =
+            make_object(Listing(std::move(entries), detail));
+    }
+    void put_extent(const std::string& path, std::uint32_t index, const Attributes& attributes,
+                    const std::string& text) {
+        objects[{.kind = ObjectKind::extent, .path = path, .index = index}] =
+            make_object(Extent{attributes, copy_to_blob(std::as_bytes(std::span(text)))});
+    }
+    void fetch(const ObjectKey& key) {
+        ++fetches;
+        if (!hold) {
+            deliver(key);
+        } else {
+            held.push_back(key);
+        }
+    }
+    void deliver(const ObjectKey& key) {
+        ObjectKey any_version = key;
+        any_version.version = 0;
+        const auto found = objects.find(any_version);
+        cache.deliver(key, found != objects.end() ? found->second : make_error(ENOENT));
+    }
+
+    ReplyPtr reply(Answer& answer, Sent sent = Sent::yes) {
+        return std::make_shared<FakeReply>(answer, sent);
+    }
+    Answer lookup(NodeId parent, std::string_view name) {
+        Answer answer;
+        operations.lookup(reply(answer), parent, name);
+        return answer;
+    }
+    Answer getattr(NodeId node) {
+        Answer answer;
+        operations.getattr(reply(answer), node);
+        return answer;
+    }
+    Answer read(NodeId node, std::uint64_t offset, std::size_t bytes) {
+        Answer answer;
+        operations.read(reply(answer), node, {.offset = offset, .bytes = bytes});
+        return answer;
+    }
+    Answer readdir(NodeId node, std::size_t bytes, std::uint64_t offset, Operations::Entries entries,
+                   Sent sent = Sent::yes) {
+        Answer answer;
+        operations.readdir(reply(answer, sent), node,
+                           {.bytes_max = bytes, .offset = offset, .entries = entries});
+        return answer;
+    }
+    Answer open(NodeId node, Sent sent = Sent::yes) {
+        Answer answer;
+        operations.open(reply(answer, sent), node);
+        return answer;
+    }
+    NodeId tree() { return lookup(root_node, "t").node; }
+
+    std::map<ObjectKey, ObjectPtr> objects;
+    bool hold = false;
+    std::vector<ObjectKey> held;
+    int fetches = 0;
+    std::vector<NodeId> invalidated;
+    std::vector<std::string> names_invalidated;
+    FuseCounters counters;
+    Cache cache{{.budget_bytes = std::uint64_t{1} << 30}, [this](const ObjectKey& key) { fetch(key); }};
+    Operations operations{
+        {.mount_point = "/m", .trees = Trees({"/t"}), .root = attributes_of(S_IFDIR | 0755, 1)},
+        cache,
+        counters,
+        {.attributes = [this](NodeId node) { invalidated.push_back(node); },
+         .name =
+             [this](NodeId, const std::string& name, const std::function<void()>& then) {
+                 names_invalidated.push_back(name);
+                 then();
+             }}};
+};
+
+TEST_F(FuseOperations, LooksNamesUp) {
+    const NodeId t = tree();
+    const Answer file = lookup(t, "file");
+    EXPECT_EQ(file.error, 0);
+    EXPECT_NE(file.node, 0U);
+    EXPECT_EQ(file.st.st_ino, 10U);
+    EXPECT_EQ(file.st.st_size, 5);
+    EXPECT_EQ(file.st.st_ctim.tv_nsec, 5);
+    EXPECT_EQ(getattr(file.node).st.st_ino, 10U);
+    EXPECT_EQ(counters.lookup, 2U);
+    EXPECT_EQ(counters.getattr, 1U);
+}
+
+TEST_F(FuseOperations, OpensALargeFileFromALocalOneUntilARefresh) {
+    BackingId added = 0;
+    int removed = 0;
+    operations.use(
+        Passthrough::start(cache, UniqueFd(::open("/tmp", O_PATH | O_DIRECTORY)),
+                           {.add = [&](int) { return ++added; }, .remove = [&](BackingId) { ++removed; }}));
+    ASSERT_TRUE(operations.passes_through());
+    const NodeId t = tree();
+    const NodeId big = lookup(t, "big").node;
+    read(big, 0, 2 * extent_bytes);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    BackingId backing = 0;
+    while (backing == 0 && std::chrono::steady_clock::now() < deadline) {
+        if ((backing = open(big).backing) == 0) {
+            operations.release(big);
+        }
+    }
+    ASSERT_NE(backing, 0);
+    EXPECT_EQ(open(big, Sent::no).backing, backing);  // was interrupted, so it is not released
+    EXPECT_EQ(removed, 1);                            // of the first question whether the kernel lets us
+    operations.inodes().drop(operations.inodes().within(t));
+    EXPECT_EQ(open(big).error, ESTALE);
+    const NodeId now = lookup(t, "big").node;
+    EXPECT_NE(now, big);
+    EXPECT_EQ(open(now).error, 0);
+    operations.release(big);
+    operations.forget(big, 1);
+    EXPECT_EQ(removed, added);
+}
+
+TEST_F(FuseOperations, AnswersAbsentNamesFromOneListing) {
+    const NodeId t = tree();
+    const int before = fetches;
+    for (int i = 0; i < 100; ++i) {
+        const Answer absent = lookup(t, "absent" + std::to_string(i));
+        EXPECT_EQ(absent.error, 0);
+        EXPECT_EQ(absent.node, 0U);
+        EXPECT_EQ(absent.caching, KernelCaching::forever);
+    }
+    EXPECT_EQ(fetches, before + 1);
+}
+
+TEST_F(FuseOperations, PassesTheBackingFilesystemsErrorOn) {
+    objects[{.kind = ObjectKind::listing, .path = "/t"}] = make_error(EIO);
+    EXPECT_EQ(lookup(tree(), "file").error, EIO);
+    EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, EIO);
+}
+
+TEST_F(FuseOperations, RefusesNamesThatAreTooLongAndNodesItDoesNotKnow) {
+    EXPECT_EQ(lookup(root_node, std::string(256, 'x')).error, ENAMETOOLONG);
+    EXPECT_EQ(lookup(999, "x").error, ESTALE);
+    EXPECT_EQ(getattr(999).error, ESTALE);
+    EXPECT_EQ(read(999, 0, 1).error, ESTALE);
+}
+
+TEST_F(FuseOperations, ForgetsALookupWhoseReplyWasNotTaken) {
+    const NodeId t = tree();
+    const auto known = operations.inodes().size();
+    Answer answer;
+    operations.lookup(reply(answer, Sent::no), t, "file");
+    EXPECT_EQ(operations.inodes().size(), known);
+    readdir(t, 4096, 0, Operations::Entries::with_attributes, Sent::no);
+    EXPECT_EQ(operations.inodes().size(), known);
+}
+
+TEST_F(FuseOperations, KeepsAbsoluteLinksIntoTheTreesInTheMirror) {
+    const NodeId t = tree();
+    const std::map<std::string, std::string> expected{
+        {"in", "/m/t/file"}, {"out", "/etc/x"}, {"near", "file"}};
+    for (const auto& [name, target] : expected) {
+        const Answer entry = lookup(t, name);
+        EXPECT_EQ(entry.st.st_size, static_cast<off_t>(target.size())) << name;
+        EXPECT_EQ(getattr(entry.node).st.st_size, static_cast<off_t>(target.size())) << name;
+        Answer answer;
+        operations.readlink(reply(answer), entry.node);
+        EXPECT_EQ(answer.text, target);
+    }
+    Answer answer;
+    operations.readlink(reply(answer), lookup(t, "file").node);
+    EXPECT_EQ(answer.error, EINVAL);
+}
+
+TEST_F(FuseOperations, ReadsWithoutCopyingAcrossExtents) {
+    const NodeId big = lookup(tree(), "big").node;
+    const std::string all = text_of(extent_bytes, 'a') + text_of(100, 'A');
+    const Answer across = read(big, extent_bytes - 10, 50);
+    EXPECT_EQ(across.text, all.substr(extent_bytes - 10, 50));
+    EXPECT_EQ(across.pieces, 2U);
+    EXPECT_EQ(read(big, extent_bytes + 90, 4096).text, all.substr(extent_bytes + 90));
+    EXPECT_EQ(read(big, extent_bytes + 100, 4096).text, "");
+    EXPECT_EQ(read(big, std::uint64_t{1} << 62, 4096).text, "");
+    EXPECT_EQ(read(big, 0, 2 * extent_bytes).text, all);
+    EXPECT_EQ(counters.bytes_read, 50 + 10 + all.size());
+}
+
+TEST_F(FuseOperations, DecodesWhatIsReadAndReadsItselfWhatCannotBeDecoded) {
+    const Attributes big = attributes_of(S_IFREG | 0644, 11, extent_bytes + 100);
+    const std::string all = text_of(extent_bytes, 'a') + text_of(100, 'A');
+    const auto plain = std::as_bytes(std::span(all)).first(extent_bytes);
+    const Blob coded = lz4_coded(plain).value();
+    std::vector<std::byte> damaged(coded.span().begin(), coded.span().end());
+    std::fill(damaged.end() - 100, damaged.end(), std::byte{0xff});
+    objects[{.kind = ObjectKind::own_extent, .path = "/t/big"}] =
+        make_object(Extent{big, copy_to_blob(plain)});
+    objects[{.kind = ObjectKind::own_extent, .path = "/t/big", .index = 1}] =
+        objects[{.kind = ObjectKind::extent, .path = "/t/big", .index = 1}];
+    for (const Blob& blob : {coded, copy_to_blob(damaged)}) {
+        cache.drop("/t/big");
+        objects[{.kind = ObjectKind::extent, .path = "/t/big"}] =
+            make_object(Extent{big, blob, Coding::lz4, extent_bytes});
+        const NodeId node = lookup(tree(), "big").node;
+        EXPECT_EQ(read(node, extent_bytes - 10, 50).text, all.substr(extent_bytes - 10, 50));
+        EXPECT_EQ(read(node, 70000, 4096).text, all.substr(70000, 4096));
+    }
+}
+
+TEST_F(FuseOperations, AsksForAllExtentsAtOnceAndAnswersWhenTheLastComes) {
+    const NodeId big = lookup(tree(), "big").node;
+    hold = true;
+    Answer answer;
+    operations.read(reply(answer), big, {.offset = 0, .bytes = 2 * extent_bytes});
+    ASSERT_EQ(held.size(), 2U);
+    deliver(held[1]);
+    EXPECT_EQ(answer.replies, 0);
+    deliver(held[0]);
+    EXPECT_EQ(answer.replies, 1);
+    EXPECT_EQ(answer.text.size(), extent_bytes + 100);
+}
+
+TEST_F(FuseOperations, AdoptsAnotherVersionBeforeTheFirstBytes) {
+    const NodeId file = lookup(tree(), "file").node;
+    put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10, 9), "hello,you");
+    const Answer answer = read(file, 0, 4096);
+    EXPECT_EQ(answer.text, "hello,you");  // more than the size that the kernel knows
+    EXPECT_EQ(invalidated, std::vector<NodeId>{file});
+    EXPECT_EQ(getattr(file).st.st_size, 9);
+    read(file, 0, 4096);
+    EXPECT_EQ(invalidated.size(), 1U);
+}
+
+TEST_F(FuseOperations, NeverMixesVersions) {
+    const NodeId big = lookup(tree(), "big").node;
+    EXPECT_EQ(read(big, 0, 10).error, 0);
+    put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'A'));
+    EXPECT_EQ(read(big, extent_bytes, 10).error, ESTALE);
+    EXPECT_EQ(read(big, extent_bytes - 5, 10).error, ESTALE);
+    EXPECT_TRUE(invalidated.empty());
+    EXPECT_EQ(names_invalidated, std::vector<std::string>{"big"});
+}
+
+TEST_F(FuseOperations, GivesTheNewVersionToWhoOpensAgain) {
+    const NodeId t = tree();
+    const NodeId old = lookup(t, "big").node;
+    EXPECT_EQ(read(old, 0, 10).error, 0);
+    put_extent("/t/big", 0, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(extent_bytes, 'b'));
+    put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'B'));
+    EXPECT_EQ(read(old, extent_bytes, 10).error, ESTALE);
+    // Also once the kernel has forgotten it, and though the Listing still tells of the old one.
+    for (int opening = 0; opening < 2; ++opening) {
+        const Answer entry = lookup(t, "big");
+        EXPECT_NE(entry.node, old);
+        EXPECT_EQ(entry.st.st_size, static_cast<off_t>(extent_bytes + 50));
+        EXPECT_EQ(read(entry.node, 0, 2 * extent_bytes).text, text_of(extent_bytes, 'b') + text_of(50, 'B'));
+        operations.forget(entry.node, 1);
+    }
+    EXPECT_EQ(read(old, 0, 10).text, text_of(10, 'a'));
+}
+
+TEST_F(FuseOperations, ReadsAgainWhatTurnsOutToBeOfSeveralVersions) {
+    const NodeId big = lookup(tree(), "big").node;
+    hold = true;
+    Answer answer;
+    operations.read(reply(answer), big, {.offset = extent_bytes - 10, .bytes = 20});
+    deliver(held.at(0));
+    Attributes newer = attributes_of(S_IFREG | 0644, 11, extent_bytes + 50);
+    newer.changed.seconds += 1;
+    put_extent("/t/big", 0, newer, text_of(extent_bytes, 'b'));
+    put_extent("/t/big", 1, newer, text_of(50, 'B'));
+    hold = false;
+    deliver(held.at(1));
+    EXPECT_EQ(answer.replies, 1);
+    EXPECT_EQ(answer.text, text_of(extent_bytes, 'b').substr(extent_bytes - 10) + text_of(10, 'B'));
+    EXPECT_EQ(getattr(big).st.st_size, static_cast<off_t>(extent_bytes + 50));
+}
+
+TEST_F(FuseOperations, DoesNotShareFilesAboveTheLimit) {
+    Operations limited({.mount_point = "/m",
+                        .trees = Trees({"/t"}),
+                        .shared_file_bytes_max = extent_bytes,
+                        .root = attributes_of(S_IFDIR | 0755, 1)},
+                       cache, counters, {});
+    const auto node_of = [&](NodeId parent, const char* name) {
+        Answer answer;
+        limited.lookup(reply(answer), parent, name);
+        return answer.node;
+    };
+    const NodeId t = node_of(root_node, "t");
+    const std::pair<NodeId, ObjectKind> files[] = {{node_of(t, "file"), ObjectKind::extent},
+                                                   {node_of(t, "big"), ObjectKind::own_extent}};
+    hold = true;
+    for (const auto& [node, kind] : files) {
+        held.clear();
+        Answer answer;
+        limited.read(reply(answer), node, {.offset = 0, .bytes = 10});
+        ASSERT_EQ(held.size(), 1U);
+        EXPECT_EQ(held[0].kind, kind);
+        deliver(held[0]);
+    }
+}
+
+TEST_F(FuseOperations, ReadsAgainWhatWasAskedBeforeARefresh) {
+    const NodeId file = lookup(tree(), "file").node;
+    hold = true;
+    Answer answer;
+    operations.read(reply(answer), file, {.offset = 0, .bytes = 4096});
+    operations.inodes().drop({file});
+    hold = false;
+    deliver(held.at(0));
+    EXPECT_EQ(answer.replies, 1);
+    EXPECT_EQ(answer.text, "hello");
+    EXPECT_EQ(counters.read, 1U);
+}
+
+// find(1) lists one directory after the other; Python's importer reads files in between.
+TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
+    put_listing("/t/file.d", {});
+    put_listing("/t/walk", {{"below", "", attributes_of(S_IFDIR | 0755, 31)}});
+    put_listing("/t", {{"file", "", attributes_of(S_IFREG | 0644, 10, 5)},
+                       {"file.d", "", attributes_of(S_IFDIR | 0755, 29)},
+                       {"walk", "", attributes_of(S_IFDIR | 0755, 30)}});
+    const ObjectKey below{.kind = ObjectKind::listing, .path = "/t/walk/below"};
+    put_listing(below.path, {});
+    const NodeId walk = lookup(tree(), "walk").node;
+    const NodeId other = lookup(tree(), "file.d").node;
+    const NodeId file = lookup(tree(), "file").node;
+    const auto list = [this](NodeId node) { readdir(node, 4096, 0, Operations::Entries::with_attributes); };
+
+    for (int i = 0; i < 20; ++i) {
+        list(other);
+        EXPECT_EQ(read(file, 0, 10).error, 0);
+    }
+    list(walk);
+    EXPECT_EQ(cache.find(below), nullptr);
+    for (int i = 0; i < 20; ++i) {
+        list(other);
+    }
+    list(walk);
+    EXPECT_NE(cache.find(below), nullptr);
+}
+
+struct ParsedEntry {
+    std::string name;
+    std::uint64_t inode = 0;
+    std::uint64_t offset = 0;
+    std::uint32_t type = 0;
+    NodeId node = 0;
+    std::uint64_t size = 0;
+};
+
+// The kernel's own view of a reply (fs/fuse/readdir.c).
+std::vector<ParsedEntry> parse(const std::string& text, Operations::Entries entries) {
+    std::vector<ParsedEntry> parsed;
+    std::size_t at = 0;
+    while (at < text.size()) {
+        ParsedEntry entry;
+        if (entries == Operations::Entries::with_attributes) {
+            fuse_entry_out out{};
+            std::memcpy(&out, text.data() + at, sizeof(out));
+            entry.node = out.nodeid;
+            entry.size = out.attr.size;
+            at += sizeof(out);
+        }
+        fuse_dirent head{};
+        std::memcpy(&head, text.data() + at, FUSE_NAME_OFFSET);
+        entry.name = text.substr(at + FUSE_NAME_OFFSET, head.namelen);
+        entry.inode = head.ino;
+        entry.offset = head.off;
+        entry.type = head.type;
+        parsed.push_back(entry);
+        at += FUSE_DIRENT_ALIGN(FUSE_NAME_OFFSET + head.namelen);
+    }
+    return parsed;
+}
+
+TEST_F(FuseOperations, ListsDirectoriesInPiecesOfAnySize) {
+    const NodeId t = tree();
+    using Entries = Operations::Entries;
+    for (const auto entries : {Entries::names, Entries::with_attributes}) {
+        for (const std::size_t bytes : {170U, 200U, 333U, 4096U}) {
+            std::vector<std::string> names;
+            std::uint64_t offset = 0;
+            for (;;) {
+                const auto piece = parse(readdir(t, bytes, offset, entries).text, entries);
+                if (piece.empty()) {
+                    break;
+                }
+                for (const auto& entry : piece) {
+                    names.push_back(entry.name);
+                }
+                offset = piece.back().offset;
+            }
+            EXPECT_EQ(names, (std::vector<std::string>{".", "..", "big", "file", "in", "near", "out"}))
+                << bytes;
+        }
+    }
+}
+
+TEST_F(FuseOperations, GivesAttributesWithTheNamesAndCountsOnlyWhatItGave) {
+    const NodeId t = tree();
+    const auto known = operations.inodes().size();
+    // Room for ".", ".." and one more.
+    const auto few = parse(readdir(t, 3 * 160, 0, Operations::Entries::with_attributes).text,
+                           Operations::Entries::with_attributes);
+    ASSERT_EQ(few.size(), 3U);
+    EXPECT_EQ(operations.inodes().size(), known + 1);
+    EXPECT_EQ(few[0].node, 0U);
+    EXPECT_EQ(few[0].inode, 2U);
+    EXPECT_EQ(few[1].inode, 1U);
+    EXPECT_EQ(few[2].size, extent_bytes + 100);
+    EXPECT_EQ(few[2].node, lookup(t, "big").node);
+    const auto links = parse(readdir(t, 4096, 4, Operations::Entries::with_attributes).text,
+                             Operations::Entries::with_attributes);
+    EXPECT_EQ(links.front().name, "in");
+    EXPECT_EQ(links.front().size, std::string("/m/t/file").size());
+}
+
+TEST_F(FuseOperations, ListsHugeDirectoriesByNameAlone) {
+    put_listing("/t", {{"a", "", attributes_of(S_IFREG, 20)}, {"d", "", attributes_of(S_IFDIR, 21)}},
+                Listing::Detail::names_only);
+    const auto entries = parse(readdir(tree(), 4096, 2, Operations::Entries::with_attributes).text,
+                               Operations::Entries::with_attributes);
+    ASSERT_EQ(entries.size(), 2U);
+    EXPECT_EQ(entries[0].node, 0U);
+    EXPECT_EQ(entries[0].inode, 20U);
+    EXPECT_EQ(entries[0].type, static_cast<std::uint32_t>(S_IFREG >> 12));
+    EXPECT_EQ(entries[1].type, static_cast<std::uint32_t>(S_IFDIR >> 12));
+}
+
+TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {
+    const NodeId file = lookup(tree(), "file").node;
+    const auto get = [&](const std::string& name, std::size_t bytes) {
+        Answer answer;
+        operations.getxattr(reply(answer), file, name, bytes);
+        return answer;
+    };
+    EXPECT_EQ(get("user.a", 0).size, 5U);
+    EXPECT_EQ(get("user.a", 4).error, ERANGE);
+    EXPECT_EQ(get("user.a", 5).text, "value");
+    EXPECT_EQ(get("user.b", 5).text, "");
+    EXPECT_EQ(get("user.c", 5).error, ENODATA);
+    Answer list;
+    operations.listxattr(reply(list), file, 100);
+    EXPECT_EQ(list.text, std::string("user.a\0user.b\0", 14));
+    Answer size;
+    operations.listxattr(reply(size), file, 0);
+    EXPECT_EQ(size.size, 14U);
+    objects[{.kind = ObjectKind::xattrs, .path = "/t"}] = make_error(EOPNOTSUPP);
+    Answer unsupported;
+    operations.getxattr(reply(unsupported), tree(), "user.a", 0);
+    EXPECT_EQ(unsupported.error, EOPNOTSUPP);
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,134 @@
+#include "fuse/passthrough.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <thread>
+
+namespace copper {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr NodeId node = 7;
+constexpr std::uint64_t size = 2 * extent_bytes + 10;
+
+// A cache that holds one file, and a kernel that counts.
+class FusePassthrough : public testing::Test {
+  protected:
+    static Attributes attributes_of(std::uint32_t second) {
+        return {.inode = 3, .size = size, .mode = 0100644, .changed = {.seconds = second}};
+    }
+    static ObjectKey key_of(const Attributes& attributes, std::uint32_t index) {
+        return {.kind = ObjectKind::extent,
+                .path = "/t/file",
+                .index = index,
+                .version = hash_of(version_of(attributes))};
+    }
+    void deliver(const Attributes& attributes, std::uint32_t extents) {
+        for (std::uint32_t index = 0; index < extents; ++index) {
+            const std::string text(index < 2 ? extent_bytes : 10, static_cast<char>('a' + index));
+            cache.deliver(key_of(attributes, index),
+                          make_object(Extent{attributes, copy_to_blob(std::as_bytes(std::span(text)))}));
+        }
+    }
+    template <typename F>
+    static bool wait_until(F is_so) {
+        const auto deadline = std::chrono::steady_clock::now() + 5s;
+        while (!is_so() && std::chrono::steady_clock::now() < deadline) {
+            std::this_thread::sleep_for(1ms);
+        }
+        return is_so();
+    }
+    bool collect() {
+        passthrough->collect(node, key_of(now, 0), now);
+        return wait_until([&] {
+            const auto backing = passthrough->open(node, version_of(now));
+            passthrough->close(node);
+            return backing != 0;
+        });
+    }
+
+    const Attributes now = attributes_of(1);
+    Cache cache{{.budget_bytes = 16 << 20}, [](const ObjectKey&) {}};
+    std::set<BackingId> ids;
+    BackingId last = 0;
+    std::unique_ptr<Passthrough> passthrough =
+        Passthrough::start(cache, UniqueFd(::open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC)),
+                           {.add = [this](int) { return *ids.insert(++last).first; },
+                            .remove = [this](BackingId id) { EXPECT_EQ(ids.erase(id), 1U); }});
+};
+
+TEST_F(FusePassthrough, AKernelThatRefusesEndsIt) {
+    const auto refuse = [](int) { return 0; };
+    EXPECT_EQ(Passthrough::start(cache, UniqueFd(::open("/tmp", O_PATH | O_DIRECTORY)), {refuse, {}}),
+              nullptr);
+    EXPECT_EQ(Passthrough::start(cache, UniqueFd(), {refuse, {}}), nullptr);
+}
+
+TEST_F(FusePassthrough, MovesTheCachedBytes) {
+    deliver(now, 3);
+    const auto bytes = cache.statistics().bytes;
+    const std::weak_ptr<const Object> before = cache.find(key_of(now, 1));
+    EXPECT_EQ(passthrough->open(node, version_of(now)), 0);
+    EXPECT_EQ(passthrough->close(node), Passthrough::Next::collect);
+    ASSERT_TRUE(collect());
+    EXPECT_TRUE(before.expired());
+    EXPECT_EQ(cache.statistics().bytes, bytes);
+    const auto moved = cache.find(key_of(now, 2));
+    EXPECT_EQ(moved->extent()->blob.span()[9], std::byte{'c'});
+    EXPECT_EQ(moved->extent()->blob.data.get() - cache.find(key_of(now, 0))->extent()->blob.data.get(),
+              2 * extent_bytes);
+    EXPECT_TRUE(ids.empty());
+}
+
+TEST_F(FusePassthrough, WaitsForAllExtents) {
+    deliver(now, 2);
+    passthrough->open(node, version_of(now));
+    passthrough->close(node);
+    passthrough->collect(node, key_of(now, 0), now);
+    deliver(attributes_of(2), 3);
+    ASSERT_TRUE((deliver(now, 3), collect()));
+}
+
+TEST_F(FusePassthrough, OpeningsAtATimeAreAlike) {
+    deliver(now, 3);
+    const auto before = cache.find(key_of(now, 2));
+    passthrough->open(node, version_of(now));
+    passthrough->collect(node, key_of(now, 0), now);
+    wait_until([&] { return cache.find(key_of(now, 2)) != before; });
+    EXPECT_EQ(passthrough->open(node, version_of(now)), 0);
+    passthrough->close(node);
+    passthrough->close(node);
+    ASSERT_TRUE(collect());
+    const auto first = passthrough->open(node, version_of(now));
+    EXPECT_EQ(passthrough->open(node, version_of(now)), first);
+    EXPECT_EQ(passthrough->open(node, version_of(attributes_of(2))), std::nullopt);
+    EXPECT_EQ(passthrough->open(node, std::nullopt), std::nullopt);
+    EXPECT_EQ(ids.size(), 1U);
+    passthrough->close(node);
+    EXPECT_EQ(ids.size(), 1U);
+    passthrough->close(node);
+    EXPECT_TRUE(ids.empty());
+}
+
+TEST_F(FusePassthrough, EndsWithTheCachedBytes) {
+    deliver(now, 3);
+    passthrough->open(node, version_of(now));
+    passthrough->close(node);
+    ASSERT_TRUE(collect());
+    EXPECT_NE(passthrough->open(node, version_of(now)), 0);
+    cache.drop("/t");
+    EXPECT_NE(passthrough->open(node, version_of(now)), 0);
+    passthrough->close(node);
+    passthrough->close(node);
+    EXPECT_TRUE(ids.empty());
+    EXPECT_EQ(passthrough->open(node, version_of(now)), 0);
+    EXPECT_EQ(passthrough->close(node), Passthrough::Next::collect);
+    passthrough->forget(node);
+}
+
+}  // namespace
+}  // namespace copper

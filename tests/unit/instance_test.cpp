@@ -1,0 +1,190 @@
+#include "daemon/instance.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace copper {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Mounts that nobody has, so that tests and daemons on this machine do not meet.
+InstanceRecord a_record(const std::string& name) {
+    return {.mount = "/tmp/copper-instance-test-" + std::to_string(::getpid()) + "/" + name,
+            .pid = ::getpid(),
+            .pid_started = start_time_of(::getpid()),
+            .user = ::geteuid(),
+            .job = "17",
+            .batch_job = "17.server",
+            .rank = 2,
+            .nodes = 4,
+            .trees = {"/lus/sw", "/home"},
+            .made_directories = {"/tmp/x"},
+            .run_everywhere = {"srun", "-N4"}};
+}
+
+TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
+    const InstanceRecord record = a_record("a");
+    std::string directory;
+    {
+        const auto instance = Instance::claim(record);
+        ASSERT_TRUE(instance) << instance.error();
+        directory = instance->directory();
+        EXPECT_EQ(directory, instance_directory(::geteuid(), record.mount));
+        struct stat found = {};
+        ASSERT_EQ(::stat(directory.c_str(), &found), 0);
+        EXPECT_EQ(found.st_mode & 0777U, 0700U);
+
+        const auto read = find_live_instance(::geteuid(), record.mount);
+        ASSERT_TRUE(read);
+        EXPECT_EQ(read->mount, record.mount);
+        EXPECT_EQ(read->pid, record.pid);
+        EXPECT_EQ(read->job, record.job);
+        EXPECT_EQ(read->rank, record.rank);
+        EXPECT_EQ(read->nodes, record.nodes);
+        EXPECT_EQ(read->made_directories, record.made_directories);
+        EXPECT_EQ(read->run_everywhere, record.run_everywhere);
+        EXPECT_EQ(read->batch_job, record.batch_job);
+
+        const auto found_all = find_instances(::geteuid());
+        EXPECT_NE(std::find(found_all.begin(), found_all.end(), directory), found_all.end());
+    }
+    EXPECT_FALSE(fs::exists(directory));
+    EXPECT_FALSE(read_instance(directory));
+}
+
+TEST(Instance, AMountHasOneLiveInstance) {
+    const InstanceRecord record = a_record("b");
+    auto first = Instance::claim(record);
+    ASSERT_TRUE(first);
+    const auto second = Instance::claim(record);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error(), record.mount + ": already served by copperd, process " +
+                                  std::to_string(::getpid()) + "; end it with `copper stop --local --mount " +
+                                  record.mount + "`");
+    EXPECT_TRUE(Instance::claim(a_record("c")));
+    {
+        const Instance moved = std::move(*first);
+        EXPECT_FALSE(Instance::claim(record));
+    }
+    EXPECT_TRUE(Instance::claim(record));
+}
+
+TEST(Instance, WhatAKilledDaemonLeftIsTakenOver) {
+    InstanceRecord record = a_record("d");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        record.pid = ::getpid();
+        record.pid_started = start_time_of(record.pid);
+        const auto instance = Instance::claim(record);
+        std::ofstream(instance->socket_path()) << "";
+        ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    const std::string directory = instance_directory(::geteuid(), record.mount);
+    const auto left = read_instance(directory);
+    ASSERT_TRUE(left);
+    EXPECT_EQ(left->pid, child);
+    EXPECT_FALSE(is_running(left->pid, left->pid_started));
+    EXPECT_FALSE(find_live_instance(::geteuid(), record.mount));
+
+    const auto instance = Instance::claim(record);
+    ASSERT_TRUE(instance) << instance.error();
+    EXPECT_FALSE(fs::exists(instance->socket_path()));
+}
+
+TEST(Instance, TheLeftoversOfADeadOneCanBeRemoved) {
+    InstanceRecord record = a_record("e");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const auto instance = Instance::claim(record);
+        ::_exit(instance ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    const std::string directory = instance_directory(::geteuid(), record.mount);
+    ASSERT_TRUE(fs::exists(directory));
+    remove_instance(directory);
+    EXPECT_FALSE(fs::exists(directory));
+    remove_instance(directory);  // idempotent
+}
+
+TEST(Instance, OnlyInstanceDirectoriesAreEverRemoved) {
+    std::string name = "/tmp/copper-elsewhere-XXXXXX";
+    const fs::path elsewhere = ::mkdtemp(name.data());
+    std::ofstream(elsewhere / "control") << "precious";
+    remove_instance(elsewhere);
+    EXPECT_TRUE(fs::exists(elsewhere / "control"));
+    EXPECT_FALSE(read_instance(elsewhere));
+
+    // A link in the place of an instance leads nowhere.
+    const auto other = Instance::claim(a_record("f"));
+    ASSERT_TRUE(other);
+    const fs::path link = instance_directory(::geteuid(), a_record("g").mount);
+    fs::create_directory_symlink(elsewhere, link);
+    remove_instance(link);
+    EXPECT_TRUE(fs::exists(elsewhere / "control"));
+    EXPECT_FALSE(Instance::claim(a_record("g")));
+    fs::remove(link);
+    fs::remove_all(elsewhere);
+}
+
+TEST(Instance, ADirectoryOpenToOthersIsRefused) {
+    const auto keeps_base = Instance::claim(a_record("h"));
+    ASSERT_TRUE(keeps_base);
+    const fs::path directory = instance_directory(::geteuid(), a_record("i").mount);
+    fs::create_directory(directory);
+    fs::permissions(directory, fs::perms(0755));
+    const auto instance = Instance::claim(a_record("i"));
+    ASSERT_FALSE(instance);
+    EXPECT_NE(instance.error().find("is open to other users"), std::string::npos);
+    fs::remove(directory);
+}
+
+TEST(Instance, AnotherUsersDirectoryIsRefused) {
+    if (::geteuid() != 0) {
+        GTEST_SKIP() << "needs root, to give a directory away";
+    }
+    const auto keeps_base = Instance::claim(a_record("j"));
+    ASSERT_TRUE(keeps_base);
+    const fs::path directory = instance_directory(::geteuid(), a_record("k").mount);
+    fs::create_directory(directory);
+    fs::permissions(directory, fs::perms(0700));
+    constexpr uid_t nobody = 65534;
+    ASSERT_EQ(::chown(directory.c_str(), nobody, nobody), 0);
+    const auto instance = Instance::claim(a_record("k"));
+    ASSERT_FALSE(instance);
+    EXPECT_NE(instance.error().find("belongs to user 65534"), std::string::npos);
+    fs::remove(directory);
+}
+
+TEST(Instance, ABrokenRecordIsNone) {
+    const auto instance = Instance::claim(a_record("l"));
+    ASSERT_TRUE(instance);
+    for (const char* text : {"", "{", "[]", "{\"mount\":1}", "{\"mount\":\"/x\"}"}) {
+        std::ofstream(instance->directory() + "/record.json") << text;
+        EXPECT_FALSE(read_instance(instance->directory())) << text;
+    }
+}
+
+TEST(Instance, ProcessesAreToldApartByTheirStart) {
+    const auto started = start_time_of(::getpid());
+    EXPECT_NE(started, 0U);
+    EXPECT_TRUE(is_running(::getpid(), started));
+    EXPECT_FALSE(is_running(::getpid(), started + 1));
+    EXPECT_FALSE(is_running(0, 0));
+    EXPECT_EQ(start_time_of(0), 0U);
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,773 @@
+#include "collectives/mover.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <variant>
+
+namespace copper {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr TimePoint start{1h};
+const Trees trees({"/app"});
+const ObjectKey listing_key{ObjectKind::listing, "/app/lib"};
+
+ObjectPtr small_object(int number = 1) {
+    return make_object(Xattrs{{"user.number", std::to_string(number)}});
+}
+
+ObjectPtr large_object() {
+    return make_object(
+        Extent{.attributes = {}, .blob = {std::make_shared<std::byte[]>(extent_bytes), extent_bytes}});
+}
+
+// What a Mover did, in order; nothing happens by itself.
+class Recorder final : public Mover::Effects {
+  public:
+    struct Sent {
+        std::vector<Rank> to;
+        Message message;
+    };
+
+    ObjectPtr find(const ObjectKey& key) override {
+        const auto entry = cache.find(key);
+        return entry == cache.end() ? nullptr : entry->second;
+    }
+    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention given) override {
+        retention = given;
+        log.push_back("deliver");
+        delivered.push_back(object);
+        if (keeps) {
+            cache[key] = object;
+        }
+    }
+    void read(const ObjectKey& key) override {
+        log.push_back("read");
+        reads.push_back(key);
+    }
+    void send(std::span<const Rank> to, const Message& message) override {
+        log.push_back("send");
+        sent.push_back({{to.begin(), to.end()}, message});
+    }
+
+    std::uint64_t backlog_bytes(Rank to) override { return to == congested ? ~std::uint64_t{0} : 0; }
+
+    template <typename T>
+    std::vector<std::pair<std::vector<Rank>, T>> take() {
+        std::vector<std::pair<std::vector<Rank>, T>> taken;
+        for (const Sent& one : sent) {
+            if (const T* message = std::get_if<T>(&one.message)) {
+                taken.emplace_back(one.to, *message);
+            }
+        }
+        std::erase_if(sent, [](const Sent& one) { return std::holds_alternative<T>(one.message); });
+        return taken;
+    }
+
+    bool keeps = true;
+    std::optional<Rank> congested;
+    Retention retention = Retention::ordinary;  // of the last delivery
+    std::map<ObjectKey, ObjectPtr> cache;
+    std::vector<std::string> log;
+    std::vector<ObjectKey> reads;
+    std::vector<ObjectPtr> delivered;
+    std::vector<Sent> sent;
+};
+
+struct Node {
+    static constexpr std::uint32_t default_size = 15;
+
+    explicit Node(Rank self, Mover::Options options = {},
+                  Membership::Options view = {.size = default_size, .self = {}, .arity = 2, .readers = 4})
+        : membership({.size = view.size, .self = self, .arity = view.arity, .readers = view.readers}),
+          mover(options, trees, membership, effects) {}
+
+    Rank reader(const ObjectKey& key) const { return membership.reader_of(file_tree_of(key)); }
+    Rank parent(const ObjectKey& key) const { return membership.parent(reader(key)).value(); }
+    std::vector<Rank> children(const ObjectKey& key) const { return membership.children(reader(key)); }
+    // For good, or as a suspect.
+    void lose(Rank rank, TimePoint now, std::optional<TimePoint> silent_since = std::nullopt) {
+        const LostNode node{.rank = rank, .silent_since = silent_since};
+        if (membership.is_alive(rank)) {
+            mover.peers_lost({&node, 1}, now);
+        }
+    }
+
+    Membership membership;
+    Recorder effects;
+    Mover mover;
+};
+
+Rank reader_of(const ObjectKey& key) {
+    return Node(Rank{0}).reader(key);
+}
+
+Rank keeper_of(const ObjectKey& key) {
+    return Node(Rank{0}).membership.keeper_of(hash_of(key));
+}
+
+// The place `position` steps of the ring away from the reader: position 1 and 2 are its children, 3 to 6
+// theirs.
+Rank at(const ObjectKey& key, std::uint32_t position) {
+    return Rank{(reader_of(key).value + position) % Node::default_size};
+}
+
+Publication broadcast_of(const ObjectKey& key, ObjectPtr object, std::uint64_t serial,
+                         std::uint64_t sequence) {
+    return {.key = key,
+            .root = reader_of(key),
+            .spread = Publication::Spread::everyone,
+            .serial = serial,
+            .sequence = sequence,
+            .lane = object->bytes() > eager_body_bytes_max ? Lane::bulk : Lane::eager,
+            .object = object};
+}
+
+TEST(Mover, OneWantIsOneInterestToTheParent) {
+    Node node(at(listing_key, 3));
+    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, start + 1ms);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)});
+    EXPECT_EQ(interests[0].second.key, listing_key);
+    EXPECT_EQ(interests[0].second.attempt, 0U);
+    EXPECT_EQ(interests[0].second.hops, 0U);
+    EXPECT_TRUE(node.effects.reads.empty());
+    EXPECT_EQ(node.mover.pending(), 1U);
+}
+
+TEST(Mover, OneWantIsOneReadAtTheReaderThenABroadcast) {
+    Node node(reader_of(listing_key));
+    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, start);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_TRUE(node.effects.sent.empty());
+
+    const ObjectPtr object = small_object();
+    node.mover.read_done(listing_key, object, start);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, node.children(listing_key));
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::everyone);
+    EXPECT_EQ(publications[0].second.root, node.membership.self());
+    EXPECT_EQ(publications[0].second.object, object);
+    EXPECT_EQ(node.effects.delivered, std::vector{object});
+    EXPECT_EQ(node.effects.log, (std::vector<std::string>{"read", "send", "deliver"}));
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_EQ(node.mover.counters().direct_reads, 0U);
+    EXPECT_FALSE(node.mover.next_deadline());
+}
+
+TEST(Mover, EqualInterestsMerge) {
+    Node node(at(listing_key, 1));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 2}, start);
+    node.mover.receive(at(listing_key, 4), Interest{.key = listing_key}, start);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.want(listing_key, start);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{reader_of(listing_key)});
+    EXPECT_EQ(interests[0].second.hops, 3U);
+    EXPECT_EQ(node.mover.counters().interests_merged, 2U);
+
+    // The answer to one node only goes to those who asked, once each.
+    Publication answer = broadcast_of(listing_key, small_object(), 0, 1);
+    answer.spread = Publication::Spread::asked;
+    node.mover.receive(reader_of(listing_key), answer, start);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, (std::vector{at(listing_key, 3), at(listing_key, 4)}));
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::asked);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_EQ(node.mover.pending(), 0U);
+}
+
+TEST(Mover, AnswersFromTheCache) {
+    Node node(at(listing_key, 1));
+    const ObjectPtr object = small_object();
+    node.effects.cache[listing_key] = object;
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, std::vector{at(listing_key, 3)});
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::asked);
+    EXPECT_EQ(publications[0].second.object, object);
+    EXPECT_TRUE(node.effects.sent.empty());
+    EXPECT_EQ(node.mover.pending(), 0U);
+}
+
+TEST(Mover, AnInterestThatCrossesTheBroadcastIsNotAnsweredTwice) {
+    Node node(reader_of(listing_key));
+    const Rank child = node.children(listing_key).front();
+    node.mover.want(listing_key, start);
+    node.mover.read_done(listing_key, small_object(), start);
+    const auto sequence = node.effects.take<Publication>().at(0).second.sequence;
+    ASSERT_EQ(sequence, 1U);
+
+    node.mover.receive(child, Interest{.key = listing_key, .seen = {sequence - 1, 99}}, start);
+    EXPECT_TRUE(node.effects.sent.empty()) << "it is still on its way to that node";
+
+    node.mover.receive(child, Interest{.key = listing_key, .seen = {sequence, 0}}, start);
+    EXPECT_EQ(node.effects.take<Publication>().size(), 1U) << "it arrived, and was evicted there";
+
+    node.mover.receive(child, Interest{.key = listing_key, .attempt = 1}, start);
+    EXPECT_EQ(node.effects.take<Publication>().size(), 1U) << "it waited in vain";
+
+    node.mover.receive(at(listing_key, 9), Interest{.key = listing_key}, start);
+    EXPECT_EQ(node.effects.take<Publication>().size(), 1U) << "it was not among the addressees";
+}
+
+TEST(Mover, TheInterestTellsWhatHasArrivedByLane) {
+    Node node(at(listing_key, 1));
+    const Rank reader = reader_of(listing_key);
+    const ObjectKey extent{ObjectKind::extent, "/app/lib/x.so", 0};
+    node.mover.receive(reader, broadcast_of({ObjectKind::listing, "/app/a"}, small_object(), 1, 7), start);
+    node.mover.receive(reader, broadcast_of(extent, large_object(), 2, 3), start);
+    node.mover.want(listing_key, start);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].second.seen, (Seen{7, 3}));
+}
+
+TEST(Mover, LanesKeepSeparateSequences) {
+    Node node(reader_of(listing_key));
+    std::vector<std::pair<Lane, std::uint64_t>> sequences;
+    for (int i = 0; i < 4; ++i) {
+        const ObjectKey key{ObjectKind::extent, listing_key.path + "/" + std::to_string(i)};
+        node.mover.want(key, start);
+        node.mover.read_done(key, i % 2 == 0 ? small_object() : large_object(), start);
+    }
+    for (const auto& [to, publication] : node.effects.take<Publication>()) {
+        sequences.emplace_back(publication.lane, publication.sequence);
+    }
+    EXPECT_EQ(sequences, (std::vector<std::pair<Lane, std::uint64_t>>{
+                             {Lane::eager, 1}, {Lane::bulk, 1}, {Lane::eager, 2}, {Lane::bulk, 2}}));
+}
+
+TEST(Mover, ABroadcastIsForwardedBeforeItIsUsedAndOnce) {
+    Node node(at(listing_key, 1));
+    node.mover.want(listing_key, start);
+    node.mover.receive(at(listing_key, 9), Interest{.key = listing_key}, start);
+    node.effects.sent.clear();
+    node.effects.log.clear();
+
+    const Publication publication = broadcast_of(listing_key, small_object(), 5, 1);
+    node.mover.receive(reader_of(listing_key), publication, start);
+    EXPECT_EQ(node.effects.log, (std::vector<std::string>{"send", "send", "deliver"}));
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 2U);
+    EXPECT_EQ(publications[0].first, (std::vector{at(listing_key, 3), at(listing_key, 4)}));
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::everyone);
+    EXPECT_EQ(publications[0].second.serial, 5U);
+    EXPECT_EQ(publications[1].first, std::vector{at(listing_key, 9)}) << "asked, though it is no child";
+    EXPECT_EQ(publications[1].second.spread, Publication::Spread::asked);
+
+    node.mover.receive(reader_of(listing_key), publication, start);
+    node.mover.receive(reader_of(listing_key), broadcast_of(listing_key, small_object(), 4, 2), start);
+    EXPECT_TRUE(node.effects.sent.empty());
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_EQ(node.mover.counters().duplicates, 2U);
+
+    // The same object published anew, after a refresh.
+    node.effects.cache.clear();
+    node.mover.receive(reader_of(listing_key), broadcast_of(listing_key, small_object(), 6, 3), start);
+    EXPECT_EQ(node.effects.take<Publication>().size(), 1U);
+    EXPECT_EQ(node.effects.delivered.size(), 2U);
+}
+
+TEST(Mover, ANodeThatHoldsTheObjectForwardsItAllTheSame) {
+    Node node(at(listing_key, 1));
+    const ObjectPtr first = small_object(1);
+    node.effects.cache[listing_key] = first;
+    node.mover.receive(reader_of(listing_key), broadcast_of(listing_key, small_object(2), 5, 1), start);
+    EXPECT_EQ(node.effects.take<Publication>().size(), 1U);
+    EXPECT_TRUE(node.effects.delivered.empty()) << "the first version stays";
+    EXPECT_EQ(node.mover.counters().duplicates, 1U);
+}
+
+TEST(Mover, TheObjectIsNotSentBackToWhereItCameFrom) {
+    Node node(at(listing_key, 1));
+    node.mover.want(listing_key, start);
+    // Its view of the membership differs: it asks here what is asked of it.
+    node.mover.receive(reader_of(listing_key), Interest{.key = listing_key}, start);
+    node.effects.sent.clear();
+    node.mover.receive(reader_of(listing_key), broadcast_of(listing_key, small_object(), 5, 1), start);
+    for (const auto& [to, publication] : node.effects.take<Publication>()) {
+        EXPECT_EQ(std::count(to.begin(), to.end(), reader_of(listing_key)), 0);
+    }
+}
+
+TEST(Mover, HalfWayItAsksAgainAndAtTheDeadlineItReadsByItself) {
+    Node node(at(listing_key, 3), {.deadline = 10s});
+    node.mover.want(listing_key, start);
+    node.effects.sent.clear();
+    EXPECT_EQ(node.mover.next_deadline(), start + 5s);
+    node.mover.tick(start + 4999ms);
+    EXPECT_TRUE(node.effects.sent.empty());
+
+    node.mover.tick(start + 5s);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].second.attempt, 1U);
+    EXPECT_EQ(node.mover.counters().retries, 1U);
+    EXPECT_EQ(node.mover.next_deadline(), start + 10s);
+
+    node.mover.tick(start + 9999ms);
+    EXPECT_TRUE(node.effects.reads.empty());
+    node.mover.receive(at(listing_key, 7), Interest{.key = listing_key}, start + 9999ms);
+    node.mover.tick(start + 10s);
+    node.mover.tick(start + 60s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_EQ(node.mover.counters().direct_reads, 1U);
+    EXPECT_EQ(node.mover.counters().deadline, 1U);
+
+    // For itself and for those who asked it, and no one else.
+    node.mover.read_done(listing_key, small_object(), start + 60s);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, std::vector{at(listing_key, 7)});
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::asked);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_FALSE(node.mover.next_deadline());
+}
+
+TEST(Mover, WhatOnlyOthersWantIsDroppedAtTheDeadline) {
+    Node node(at(listing_key, 1), {.deadline = 10s});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.tick(start + 5s);
+    EXPECT_EQ(node.effects.take<Interest>().size(), 2U);
+    node.mover.tick(start + 10s);
+    EXPECT_TRUE(node.effects.reads.empty()) << "those who asked have deadlines of their own";
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_FALSE(node.mover.next_deadline());
+}
+
+TEST(Mover, AWantThatJoinsAnOldInterestHasItsWholeTime) {
+    Node node(at(listing_key, 1), {.deadline = 10s});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.tick(start + 5s);
+    node.mover.want(listing_key, start + 9s);
+    node.mover.tick(start + 10s);
+    EXPECT_EQ(node.mover.pending(), 1U);
+    EXPECT_EQ(node.mover.next_deadline(), start + 14s);
+    node.mover.tick(start + 14s);
+    node.mover.tick(start + 19s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+}
+
+TEST(Mover, ACorruptObjectIsReadDirectlyAtOnce) {
+    Node node(at(listing_key, 3));
+    node.mover.corrupt(listing_key);
+    EXPECT_TRUE(node.effects.reads.empty()) << "nobody here wants it";
+    node.mover.want(listing_key, start);
+    node.mover.corrupt(listing_key);
+    node.mover.corrupt(listing_key);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_EQ(node.mover.counters().corrupt, 3U);
+    EXPECT_EQ(node.mover.counters().direct_reads, 1U);
+}
+
+TEST(Mover, ALostPeerIsAskedNoMoreAndANewReaderReads) {
+    Node node(at(listing_key, 3));
+    node.mover.want(listing_key, start);
+    ASSERT_EQ(node.effects.take<Interest>().at(0).first, std::vector{at(listing_key, 1)});
+
+    EXPECT_EQ(node.mover.awaited(), std::set{at(listing_key, 1)});
+
+    // The one that was asked may wait for the lost one, and must be told.
+    const auto told_by = [&node] {
+        const auto interests = node.effects.take<Interest>();
+        EXPECT_EQ(interests.size(), 1U);
+        return interests.empty() ? Suspects() : interests.front().second.suspects;
+    };
+    node.lose(at(listing_key, 9), start + 1s, start);
+    EXPECT_EQ(told_by(), (Suspects{{at(listing_key, 9), 1000ms}}));
+    // That one's link is broken, which is nobody else's concern.
+    node.lose(at(listing_key, 10), start + 1s);
+    EXPECT_EQ(told_by(), (Suspects{{at(listing_key, 9), 1000ms}}));
+
+    node.lose(at(listing_key, 1), start + 2s, start + 1s);
+    node.lose(at(listing_key, 1), start + 2s, start + 1s);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_NE(interests[0].first, std::vector{at(listing_key, 1)});
+    EXPECT_TRUE(node.membership.is_alive(interests[0].first.at(0)));
+    EXPECT_EQ(interests[0].second.attempt, 3U);
+    EXPECT_EQ(interests[0].second.suspects,
+              (Suspects{{at(listing_key, 1), 1000ms}, {at(listing_key, 9), 2000ms}}));
+    EXPECT_EQ(node.mover.counters().retries, 3U);
+
+    // It was only slow; the one with the broken link does not come back.
+    node.mover.peer_regained(at(listing_key, 1), start + 2s);
+    const auto back = node.effects.take<Interest>();
+    ASSERT_EQ(back.size(), 1U);
+    EXPECT_EQ(back[0].first, std::vector{at(listing_key, 1)});
+    node.mover.peer_regained(at(listing_key, 10), start + 2s);
+    EXPECT_FALSE(node.membership.is_alive(at(listing_key, 10)));
+
+    // All others go: this node becomes the reader, and reads to publish.
+    for (std::uint32_t rank = 0; rank < Node::default_size; ++rank) {
+        if (Rank{rank} != node.membership.self()) {
+            node.lose(Rank{rank}, start + 1s);
+        }
+    }
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_EQ(node.mover.counters().direct_reads, 0U) << "it is the reader";
+    node.mover.read_done(listing_key, small_object(), start + 1s);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+}
+
+TEST(Mover, ALostAskerIsNotAnswered) {
+    Node node(reader_of(listing_key));
+    const Rank asker = at(listing_key, 9);
+    node.mover.receive(asker, Interest{.key = listing_key}, start);
+    node.lose(asker, start);
+    node.mover.read_done(listing_key, small_object(), start);
+    for (const auto& [to, publication] : node.effects.take<Publication>()) {
+        EXPECT_EQ(std::count(to.begin(), to.end(), asker), 0);
+    }
+}
+
+// However many nodes are lost, and whenever: the application does not wait past its deadline.
+TEST(Mover, LostPeersDoNotPutOffTheDeadline) {
+    Node node(at(listing_key, 3), {.deadline = 10s});
+    node.mover.want(listing_key, start);
+    node.mover.tick(start + 5s);
+    for (const auto when : {start + 8s, start + 9s}) {
+        const Rank asked = node.effects.take<Interest>().back().first.at(0);
+        node.mover.tick(when);
+        node.lose(asked, when);
+    }
+    ASSERT_TRUE(node.effects.reads.empty());
+    ASSERT_TRUE(node.mover.next_deadline());
+    EXPECT_LE(*node.mover.next_deadline(), start + 10s);
+    node.mover.tick(start + 10s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+}
+
+TEST(Mover, TableOfInterestsIsBounded) {
+    Node node(at(listing_key, 1), {.pending_max = 3});
+    for (int i = 0; i < 10; ++i) {
+        node.mover.receive(at(listing_key, 3),
+                           Interest{.key = {ObjectKind::listing, "/app/" + std::to_string(i)}}, start);
+    }
+    EXPECT_EQ(node.mover.pending(), 3U);
+    EXPECT_EQ(node.mover.counters().interests_refused, 7U);
+    node.mover.receive(at(listing_key, 4), Interest{.key = {ObjectKind::listing, "/app/0"}}, start);
+    EXPECT_EQ(node.mover.counters().interests_merged, 1U) << "what is pending takes more askers";
+}
+
+TEST(Mover, HopsAreBounded) {
+    Node node(at(listing_key, 1), {.hops_max = 4});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 5}, start);
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_TRUE(node.effects.sent.empty());
+    EXPECT_EQ(node.mover.counters().interests_refused, 1U);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 4}, start);
+    EXPECT_EQ(node.mover.pending(), 1U);
+}
+
+TEST(Mover, WhatIsNotSharedIsReadHereAndNeverSentOrAnswered) {
+    for (const ObjectKey& key : {ObjectKey{ObjectKind::listing, "/home/me"},
+                                 ObjectKey{ObjectKind::own_extent, listing_key.path + "/large"}}) {
+        Node node(Rank{3});
+        node.mover.want(key, start);
+        EXPECT_EQ(node.effects.reads, std::vector{key});
+        node.mover.read_done(key, small_object(), start);
+        EXPECT_EQ(node.effects.delivered.size(), 1U);
+        node.mover.receive(Rank{4}, Interest{.key = key}, start);
+        EXPECT_TRUE(node.effects.sent.empty());
+        EXPECT_EQ(node.mover.counters().interests_refused, 1U);
+        EXPECT_EQ(node.mover.counters().direct_reads, 0U);
+        EXPECT_EQ(node.mover.pending(), 0U);
+    }
+}
+
+TEST(Mover, ABroadcastThatOvertakesADirectReadStays) {
+    Node node(at(listing_key, 3), {.deadline = 10s});
+    node.mover.want(listing_key, start);
+    node.mover.tick(start + 5s);
+    node.mover.tick(start + 10s);
+    ASSERT_EQ(node.effects.reads.size(), 1U);
+    const ObjectPtr first = small_object(1);
+    node.mover.receive(at(listing_key, 1), broadcast_of(listing_key, first, 5, 1), start + 11s);
+    node.effects.sent.clear();
+    node.mover.read_done(listing_key, small_object(2), start + 12s);
+    EXPECT_EQ(node.effects.delivered, std::vector{first});
+    EXPECT_EQ(node.effects.cache.at(listing_key), first);
+    EXPECT_TRUE(node.effects.sent.empty());
+}
+
+TEST(Mover, AnObjectThatArrivedBeforeTheWantIsNotFetched) {
+    Node node(at(listing_key, 3));
+    node.effects.cache[listing_key] = small_object();
+    node.mover.want(listing_key, start);
+    EXPECT_TRUE(node.effects.log.empty());
+    EXPECT_EQ(node.mover.pending(), 0U);
+}
+
+TEST(Mover, AnExpiredErrorIsAskedForAgainAllTheWay) {
+    Node reader(reader_of(listing_key));
+    Node child(at(listing_key, 1));
+    std::uint64_t serial = 0;
+    for (int round = 0; round < 3; ++round) {
+        const TimePoint now = start + round * 2s;
+        child.mover.want(listing_key, now);
+        const auto interests = child.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U) << "round " << round;
+        reader.mover.receive(child.membership.self(), interests[0].second, now);
+        ASSERT_EQ(reader.effects.reads.size(), static_cast<std::size_t>(round) + 1);
+        reader.mover.read_done(listing_key, make_error(std::errc::permission_denied), now);
+        const auto publications = reader.effects.take<Publication>();
+        ASSERT_EQ(publications.size(), 1U);
+        EXPECT_GT(publications[0].second.serial, serial);
+        serial = publications[0].second.serial;
+        child.mover.receive(reader.membership.self(), publications[0].second, now);
+        ASSERT_EQ(child.effects.delivered.size(), static_cast<std::size_t>(round) + 1);
+        EXPECT_EQ(child.effects.take<Publication>().size(), 1U) << "forwarded anew";
+        // Both caches let it expire.
+        reader.effects.cache.clear();
+        child.effects.cache.clear();
+    }
+}
+
+// Too many open files are the reader's trouble: no other node may take them for the filesystem's answer.
+TEST(Mover, AReaderKeepsItsOwnTroubleToItself) {
+    Node reader(reader_of(listing_key));
+    reader.mover.want(listing_key, start);
+    reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+    reader.mover.read_done(listing_key, make_error(std::errc::too_many_files_open), start);
+    EXPECT_TRUE(reader.effects.sent.empty());
+    ASSERT_EQ(reader.effects.delivered.size(), 1U);
+    EXPECT_EQ(reader.effects.delivered[0]->error(), std::errc::too_many_files_open);
+    EXPECT_EQ(reader.effects.delivered[0]->lifetime, 0ms);
+}
+
+TEST(Mover, ACacheThatKeepsNothingStillAnswersEveryWant) {
+    Node reader(reader_of(listing_key));
+    Node child(at(listing_key, 1));
+    reader.effects.keeps = child.effects.keeps = false;
+    for (std::size_t round = 1; round <= 3; ++round) {
+        child.mover.want(listing_key, start);
+        reader.mover.receive(child.membership.self(), child.effects.take<Interest>().at(0).second, start);
+        if (round > 1) {
+            reader.mover.receive(keeper_of(listing_key), Decline{listing_key}, start);
+        }
+        ASSERT_EQ(reader.effects.reads.size(), round);
+        reader.mover.read_done(listing_key, small_object(), start);
+        child.mover.receive(reader.membership.self(), reader.effects.take<Publication>().at(0).second, start);
+        ASSERT_EQ(child.effects.delivered.size(), round);
+    }
+}
+
+// A reader that has published the object and holds it no longer, when another node asks for it.
+struct Forgetful : Node {
+    Forgetful() : Node(reader_of(listing_key)), asker(at(listing_key, 2)) {
+        mover.want(listing_key, start);
+        mover.read_done(listing_key, small_object(), start);
+        static_cast<void>(effects.take<Publication>());
+        effects.cache.clear();
+        effects.reads.clear();
+        mover.receive(asker, Interest{.key = listing_key, .seen = {1, 0}}, start);
+    }
+    const Rank asker;
+};
+
+TEST(Mover, AnEvictedObjectIsGotBackFromItsKeeper) {
+    ASSERT_NE(keeper_of(listing_key), reader_of(listing_key));
+    Forgetful reader;
+    const auto interests = reader.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{keeper_of(listing_key)});
+    EXPECT_EQ(interests[0].second.scope, Interest::Scope::at_hand);
+
+    Node keeper(keeper_of(listing_key));
+    keeper.effects.cache[listing_key] = small_object();
+    keeper.mover.receive(reader_of(listing_key), interests[0].second, start);
+    const auto answers = keeper.effects.take<Publication>();
+    ASSERT_EQ(answers.size(), 1U);
+    reader.mover.receive(keeper_of(listing_key), answers[0].second, start);
+
+    const auto passed_on = reader.effects.take<Publication>();
+    ASSERT_EQ(passed_on.size(), 1U);
+    EXPECT_EQ(passed_on[0].first, std::vector{reader.asker});
+    EXPECT_TRUE(reader.effects.reads.empty());
+    EXPECT_EQ(reader.mover.counters().got_back, 1U);
+    EXPECT_EQ(reader.mover.pending(), 0U);
+}
+
+TEST(Mover, WhatItsKeeperHasNoLongerIsReadAgainForThoseWhoAsk) {
+    Forgetful reader;
+    Node keeper(keeper_of(listing_key));
+    keeper.mover.receive(reader_of(listing_key), reader.effects.take<Interest>().at(0).second, start);
+    EXPECT_TRUE(keeper.effects.reads.empty());
+    EXPECT_EQ(keeper.mover.pending(), 0U);
+    const auto declines = keeper.effects.take<Decline>();
+    ASSERT_EQ(declines.size(), 1U);
+    EXPECT_EQ(declines[0].first, std::vector{reader_of(listing_key)});
+
+    reader.mover.receive(keeper_of(listing_key), declines[0].second, start);
+    EXPECT_EQ(reader.effects.reads, std::vector{listing_key});
+    reader.mover.read_done(listing_key, small_object(), start);
+    const auto publications = reader.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, std::vector{reader.asker});
+    EXPECT_EQ(reader.mover.counters().direct_reads, 0U);
+}
+
+TEST(Mover, ALostKeeperIsNotWaitedFor) {
+    Forgetful reader;
+    reader.lose(keeper_of(listing_key), start + 1s, start);
+    EXPECT_EQ(reader.effects.reads, std::vector{listing_key});
+}
+
+TEST(Mover, OnlyTheKeeperKeepsAnObjectForTheJob) {
+    for (std::uint32_t rank = 0; rank < Node::default_size; ++rank) {
+        if (Rank{rank} == reader_of(listing_key)) {
+            continue;
+        }
+        Node node(Rank{rank});
+        node.mover.receive(node.parent(listing_key), broadcast_of(listing_key, small_object(), 1, 1), start);
+        EXPECT_EQ(node.effects.retention == Retention::for_job, Rank{rank} == keeper_of(listing_key)) << rank;
+    }
+}
+
+TEST(Mover, BroadcastsPassOverANodeToWhichTooMuchIsOnItsWay) {
+    Node reader(reader_of(listing_key));
+    const auto children = reader.children(listing_key);
+    reader.effects.congested = children.at(0);
+    reader.mover.want(listing_key, start);
+    reader.mover.read_done(listing_key, small_object(), start);
+    auto sent = reader.effects.take<Publication>();
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_EQ(sent[0].first, std::vector{children.at(1)});
+    EXPECT_EQ(reader.mover.counters().passed_over, 1U);
+
+    reader.mover.receive(children.at(0), Interest{.key = listing_key}, start);
+    sent = reader.effects.take<Publication>();
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_EQ(sent[0].first, std::vector{children.at(0)}) << "who asks has room";
+}
+
+ObjectKey extent_of(const std::string& name, std::uint32_t index) {
+    return {ObjectKind::extent, listing_key.path + '/' + name, index};
+}
+
+// To how many nodes the reader sends what it reads because `origin` asked for it.
+std::size_t addressees(Node& reader, const ObjectKey& key, Rank asker, Rank origin) {
+    reader.mover.receive(asker, Interest{.key = key, .origin = origin}, start);
+    EXPECT_EQ(reader.effects.reads.size(), 1U);
+    reader.effects.reads.clear();
+    reader.mover.read_done(key, small_object(), start);
+    std::size_t count = 0;
+    for (const auto& [to, publication] : reader.effects.take<Publication>()) {
+        count += to.size();
+    }
+    return count;
+}
+
+// In the turn of the tree that an extent travels by: the only child of the reader, and a child of that one.
+Rank relay_of(const ObjectKey& key) {
+    return Node(reader_of(listing_key)).membership.children(reader_of(listing_key), key.index).at(0);
+}
+Rank below_relay(const ObjectKey& key) {
+    return Node(relay_of(key)).membership.children(reader_of(listing_key), key.index).at(0);
+}
+
+TEST(Mover, ALargeFileIsSentToThoseWhoAskUntilItIsShared) {
+    Node reader(reader_of(listing_key));
+    EXPECT_EQ(addressees(reader, extent_of("x.so", 0), at(listing_key, 1), Rank{7}), 2U) << "as a small file";
+    for (std::uint32_t index = 1; index <= 5; ++index) {
+        const ObjectKey key = extent_of("x.so", index);
+        // Three nodes of 15 make a shared file of it.
+        EXPECT_EQ(addressees(reader, key, below_relay(key), Rank{index}), index < 3 ? 1U : 2U) << index;
+    }
+    const ObjectKey key = extent_of("y.so", 1);
+    Node always(reader_of(listing_key), {.push = Push::always});
+    EXPECT_EQ(addressees(always, key, below_relay(key), Rank{1}), 2U);
+    Node never(reader_of(listing_key), {.push = Push::never});
+    EXPECT_EQ(addressees(never, listing_key, at(listing_key, 9), Rank{1}), 1U);
+}
+
+// The reader has noticed that nodes 1 and 2 read a file each.
+struct ReaderOfShards : Node {
+    ReaderOfShards() : Node(reader_of(listing_key)) {
+        for (const std::uint32_t node : {1U, 2U}) {
+            for (std::uint32_t index = 1; index <= 8; ++index) {
+                const ObjectKey key = extent_of("shard" + std::to_string(node), index);
+                mover.receive(Rank{node}, Interest{.key = key, .origin = Rank{node}}, start);
+                mover.read_done(key, small_object(), start);
+            }
+        }
+        effects.reads.clear();
+        effects.sent.clear();
+    }
+};
+
+TEST(Mover, WhoReadsAFileThatNobodySharesReadsItByItself) {
+    const ObjectKey key = extent_of("shard3", 3);
+    ReaderOfShards reader;
+    Node relay(relay_of(key));
+    Node asker(below_relay(key));
+    asker.mover.want(key, start);
+    relay.mover.receive(asker.membership.self(), asker.effects.take<Interest>().at(0).second, start);
+    reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
+    EXPECT_TRUE(reader.effects.reads.empty());
+    const auto decline = reader.effects.take<Decline>().at(0).second;
+    EXPECT_EQ(decline.reason, Decline::Reason::unshared);
+
+    asker.mover.receive(reader.membership.self(), decline, start);
+    EXPECT_TRUE(asker.effects.reads.empty()) << "it did not ask that node";
+    relay.mover.receive(reader.membership.self(), decline, start);
+    const auto passed_on = relay.effects.take<Decline>();
+    ASSERT_EQ(passed_on.size(), 1U);
+    EXPECT_EQ(passed_on[0].first, std::vector{asker.membership.self()});
+    EXPECT_EQ(relay.mover.pending(), 0U);
+    asker.mover.receive(relay.membership.self(), passed_on[0].second, start);
+    EXPECT_EQ(asker.effects.reads, std::vector{key});
+    EXPECT_EQ(asker.mover.counters().unshared_reads, 1U);
+    EXPECT_EQ(asker.mover.counters().direct_reads, 0U);
+}
+
+TEST(Mover, TwoWhoWantTheSameAreNotLeftToThemselves) {
+    const ObjectKey key = extent_of("shard3", 3);
+    ReaderOfShards reader;
+    Node relay(relay_of(key));
+    Node both(below_relay(key));
+    both.mover.want(key, start);
+    both.mover.receive(at(listing_key, 14), Interest{.key = key, .origin = at(listing_key, 14)}, start);
+    // The reader takes them for one, and hears that it was wrong, however many nodes are in between.
+    for (const bool declined : {true, false}) {
+        relay.mover.receive(both.membership.self(), both.effects.take<Interest>().at(0).second, start);
+        reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
+        const auto declines = reader.effects.take<Decline>();
+        ASSERT_EQ(declines.size(), declined ? 1U : 0U);
+        if (declined) {
+            relay.mover.receive(reader.membership.self(), declines[0].second, start);
+            both.mover.receive(relay.membership.self(), relay.effects.take<Decline>().at(0).second, start);
+        }
+    }
+    EXPECT_EQ(reader.effects.reads, std::vector{key}) << "for both";
+    EXPECT_TRUE(both.effects.reads.empty());
+    EXPECT_TRUE(both.effects.take<Decline>().empty());
+}
+
+TEST(Mover, ForgettingBroadcastsCostsRepeatsOnly) {
+    Node node(at(listing_key, 1), {.broadcasts_remembered_max = 2});
+    for (std::uint64_t i = 1; i <= 5; ++i) {
+        const ObjectKey key{ObjectKind::extent, listing_key.path + "/" + std::to_string(i)};
+        node.mover.receive(reader_of(listing_key), broadcast_of(key, small_object(), i, i), start);
+    }
+    EXPECT_EQ(node.effects.take<Publication>().size(), 5U);
+    EXPECT_EQ(node.effects.delivered.size(), 5U);
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,86 @@
+#include "cache/reader_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <future>
+#include <memory>
+
+namespace copper {
+namespace {
+
+TEST(ReaderPool, RunsEveryJobOnce) {
+    constexpr int jobs = 5000;
+    std::atomic<int> ran = 0;
+    std::promise<void> all;
+    ReaderPool pool({.threads = 4});
+    for (int i = 0; i < jobs; ++i) {
+        ASSERT_TRUE(pool.submit([&] {
+            if (++ran == jobs) {
+                all.set_value();
+            }
+        }));
+    }
+    all.get_future().wait();
+    EXPECT_EQ(ran, jobs);
+}
+
+TEST(ReaderPool, RunsAsManyJobsAtOnceAsItHasThreads) {
+    std::barrier meeting(5);
+    ReaderPool pool({.threads = 4});
+    for (int i = 0; i < 4; ++i) {
+        ASSERT_TRUE(pool.submit([&] { meeting.arrive_and_wait(); }));
+    }
+    meeting.arrive_and_wait();  // hangs if fewer run at once
+}
+
+TEST(ReaderPool, RefusesWhatExceedsTheQueue) {
+    std::promise<void> started;
+    std::promise<void> release;
+    std::atomic<int> ran = 0;
+    {
+        ReaderPool pool({.threads = 1, .queued_max = 2});
+        ASSERT_TRUE(pool.submit([&] {
+            started.set_value();
+            release.get_future().wait();
+        }));
+        started.get_future().wait();
+        EXPECT_TRUE(pool.submit([&] { ++ran; }));
+        EXPECT_TRUE(pool.submit([&] { ++ran; }));
+        EXPECT_FALSE(pool.submit([&] { ran += 100; }));
+        release.set_value();
+    }
+    EXPECT_LE(ran, 2);
+}
+
+TEST(ReaderPool, DropsWhatHasNotBegunAndWaitsForWhatHas) {
+    std::promise<void> started;
+    std::promise<void> release;
+    std::atomic<bool> finished = false;
+    const auto owned = std::make_shared<int>(1);
+    std::thread releaser;
+    {
+        ReaderPool pool({.threads = 1});
+        ASSERT_TRUE(pool.submit([&] {
+            started.set_value();
+            release.get_future().wait();
+            finished = true;
+        }));
+        started.get_future().wait();
+        ASSERT_TRUE(pool.submit([owned] { FAIL() << "dropped jobs do not run"; }));
+        // The queued job lets go of `owned` only in the pool's destructor, before that waits.
+        releaser = std::thread([&] {
+            while (owned.use_count() > 1) {
+                std::this_thread::yield();
+            }
+            release.set_value();
+        });
+    }
+    releaser.join();
+    EXPECT_TRUE(finished);
+    EXPECT_EQ(owned.use_count(), 1);
+}
+
+}  // namespace
+}  // namespace copper

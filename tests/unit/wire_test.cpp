@@ -1,0 +1,691 @@
+#include "collectives/wire.hpp"
+
+#include <gtest/gtest.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/codec.hpp"
+#include "cache/path.hpp"
+
+namespace copper {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t checksum_bytes = 8;
+
+// ---- what to send
+
+const std::string any_bytes("caf\xc3\xa9 \xff\xfe\n\t\x01 %s");
+
+Attributes attributes(std::uint64_t seed) {
+    return {.inode = seed,
+            .size = seed << 40U,
+            .blocks = seed + 1,
+            .device = ~seed,
+            .mode = 0100644,
+            .links = 3,
+            .user = 0xffffffff,
+            .group = 7,
+            .block_bytes = 4096,
+            .accessed = {-5, 999999999},
+            .modified = {std::numeric_limits<std::int64_t>::max(), 1},
+            .changed = {1, 2}};
+}
+
+ObjectPtr listing_of(std::vector<Listing::NewEntry> entries,
+                     Listing::Detail detail = Listing::Detail::attributes) {
+    return make_object(Listing(std::move(entries), detail));
+}
+
+ObjectPtr some_listing() {
+    return listing_of({{.name = "alpha", .target = "", .attributes = attributes(1)},
+                       {.name = any_bytes,
+                        .target = "/" + any_bytes,
+                        .attributes = attributes(2),
+                        .leads_into_trees = true},
+                       {.name = "omega", .target = "", .attributes = attributes(3)}});
+}
+
+ObjectPtr extent_of(std::size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+        data[i] = static_cast<std::byte>(i * 31 + i / 251);
+    }
+    return make_object(Extent{.attributes = attributes(9), .blob = copy_to_blob(data)});
+}
+
+ObjectPtr coded_extent_of(std::size_t bytes) {
+    return make_object(Extent{.attributes = attributes(9),
+                              .blob = lz4_coded(std::vector<std::byte>(bytes)).value(),
+                              .coding = Coding::lz4,
+                              .plain_bytes = bytes});
+}
+
+Publication publication_of(ObjectKey key, ObjectPtr object) {
+    return {.key = std::move(key),
+            .root = Rank{4000000000},
+            .spread = Publication::Spread::asked,
+            .serial = std::numeric_limits<std::uint64_t>::max(),
+            .sequence = 1ULL << 63U,
+            .lane = object->bytes() > eager_body_bytes_max ? Lane::bulk : Lane::eager,
+            .object = object};
+}
+
+Publication small_publication() {
+    return publication_of({ObjectKind::listing, "/app/lib"}, some_listing());
+}
+
+// ---- damage
+
+std::vector<std::byte> copy_of(const Blob& blob) {
+    return {blob.span().begin(), blob.span().end()};
+}
+
+Frame with_header(const Frame& frame, const std::vector<std::byte>& header) {
+    return {copy_to_blob(header), frame.body, frame.lane};
+}
+
+Frame with_body(const Frame& frame, const std::vector<std::byte>& body) {
+    return {frame.header, copy_to_blob(body), frame.lane};
+}
+
+// Makes the header's checksum right again, so that what lies behind the checksum is reached.
+void sign(std::vector<std::byte>& header) {
+    const std::uint64_t sum = XXH3_64bits(header.data() + checksum_bytes, header.size() - checksum_bytes);
+    std::memcpy(header.data(), &sum, checksum_bytes);
+}
+
+// The frame with another body, and a header that vouches for it. REQUIRES: a body of the same size.
+Frame vouch_for(const Frame& frame, const std::vector<std::byte>& body) {
+    std::vector<std::byte> header = copy_of(frame.header);
+    const std::uint64_t old_sum = XXH3_64bits(frame.body.data.get(), frame.body.size);
+    const std::uint64_t new_sum = XXH3_64bits(body.data(), body.size());
+    std::size_t places = 0;
+    for (std::size_t i = checksum_bytes; i + sizeof(old_sum) <= header.size(); ++i) {
+        if (std::memcmp(header.data() + i, &old_sum, sizeof(old_sum)) == 0) {
+            std::memcpy(header.data() + i, &new_sum, sizeof(new_sum));
+            ++places;
+        }
+    }
+    EXPECT_EQ(places, 1U);
+    sign(header);
+    return {copy_to_blob(header), copy_to_blob(body), frame.lane};
+}
+
+// Touches all that a decoded message refers to, for the sanitizers.
+std::size_t use(const Message& message) {
+    std::size_t sum = 0;
+    if (const auto* publication = std::get_if<Publication>(&message)) {
+        sum += publication->key.path.size() + publication->object->bytes();
+        if (const Listing* listing = publication->object->listing()) {
+            for (std::size_t i = 0; i < listing->size(); ++i) {
+                sum += listing->at(i).name.size() + listing->at(i).target.size() +
+                       listing->at(i).attributes.mode;
+            }
+        }
+        if (const Extent* extent = publication->object->extent()) {
+            for (const std::byte b : extent->blob.span()) {
+                sum += std::to_integer<std::size_t>(b);
+            }
+        }
+    } else if (const auto* call = std::get_if<Call>(&message)) {
+        sum += call->verb.size() + call->argument.size();
+    } else if (const auto* answer = std::get_if<Answer>(&message)) {
+        for (const auto& part : answer->parts) {
+            sum += part.text.size();
+        }
+    }
+    return sum;
+}
+
+// ---- round trips
+
+Publication round_trip(const Publication& publication) {
+    const Frame frame = encode(publication);
+    EXPECT_LE(frame.header.size, header_bytes_max);
+    EXPECT_EQ(frame.lane, publication.lane);
+    EXPECT_TRUE(frame.lane == Lane::bulk || frame.body.size <= eager_body_bytes_max);
+    const auto message = decode(frame);
+    EXPECT_TRUE(message) << (message ? "" : message.error().reason);
+    Publication result = std::get<Publication>(message.value());
+    EXPECT_EQ(result.key, publication.key);
+    EXPECT_EQ(result.root, publication.root);
+    EXPECT_EQ(result.spread, publication.spread);
+    EXPECT_EQ(result.serial, publication.serial);
+    EXPECT_EQ(result.sequence, publication.sequence);
+    EXPECT_EQ(result.lane, publication.lane);
+    EXPECT_EQ(result.object->lifetime, publication.object->lifetime);
+    return result;
+}
+
+void expect_equal(const Listing& a, const Listing& b) {
+    EXPECT_EQ(a.has_attributes(), b.has_attributes());
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        ASSERT_EQ(a.at(i).name, b.at(i).name);
+        ASSERT_EQ(a.at(i).target, b.at(i).target);
+        ASSERT_EQ(a.at(i).leads_into_trees, b.at(i).leads_into_trees);
+        ASSERT_EQ(a.at(i).attributes, b.at(i).attributes);
+    }
+}
+
+TEST(WireRoundTrip, Interest) {
+    const Interest interest{.key = {ObjectKind::extent, "/app/" + any_bytes, 0xffffffff, 1ULL << 63U},
+                            .seen = {1ULL << 63U, 42},
+                            .attempt = 3,
+                            .hops = 0xfffffffe,
+                            .suspects = {{Rank{7}, 0ms}, {Rank{0xffffffff}, 86400s}},
+                            .scope = Interest::Scope::at_hand,
+                            .origin = Rank{0xfffffffd},
+                            .wanted = Interest::Wanted::by_several};
+    const auto message = decode(encode(interest));
+    ASSERT_TRUE(message) << message.error().reason;
+    const auto& result = std::get<Interest>(message.value());
+    EXPECT_EQ(result.key, interest.key);
+    EXPECT_EQ(result.seen, interest.seen);
+    EXPECT_EQ(result.attempt, interest.attempt);
+    EXPECT_EQ(result.suspects, interest.suspects);
+    EXPECT_EQ(result.hops, interest.hops);
+    EXPECT_EQ(result.scope, interest.scope);
+    EXPECT_EQ(result.origin, interest.origin);
+    EXPECT_EQ(result.wanted, interest.wanted);
+}
+
+TEST(WireRoundTrip, Decline) {
+    const Decline decline{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8},
+                          .reason = Decline::Reason::unshared};
+    const auto message = decode(encode(decline));
+    ASSERT_TRUE(message) << message.error().reason;
+    const auto& result = std::get<Decline>(message.value());
+    EXPECT_EQ(result.key, decline.key);
+    EXPECT_EQ(result.reason, decline.reason);
+}
+
+TEST(WireRoundTrip, TheLongestPathFitsIntoAHeader) {
+    std::string path;
+    while (path.size() + 256 < path_bytes_max) {
+        path += '/' + std::string(255, 'x');
+    }
+    path += '/' + std::string(path_bytes_max - path.size() - 2, 'y');
+    ASSERT_EQ(path.size(), path_bytes_max - 1);
+    const Frame frame = encode(publication_of({ObjectKind::listing, path}, some_listing()));
+    EXPECT_LE(frame.header.size, header_bytes_max);
+    EXPECT_TRUE(decode(frame));
+}
+
+TEST(WireRoundTrip, CallAndAnswer) {
+    const auto call = decode(encode(Call{.id = 1ULL << 60U,
+                                         .origin = Rank{7},
+                                         .verb = "refresh",
+                                         .argument = any_bytes,
+                                         .patience = 5s,
+                                         .silence = Call::Silence::is_expected}));
+    ASSERT_TRUE(call) << call.error().reason;
+    EXPECT_EQ(std::get<Call>(*call).id, 1ULL << 60U);
+    EXPECT_EQ(std::get<Call>(*call).origin, Rank{7});
+    EXPECT_EQ(std::get<Call>(*call).verb, "refresh");
+    EXPECT_EQ(std::get<Call>(*call).argument, any_bytes);
+    EXPECT_EQ(std::get<Call>(*call).patience, 5000ms);
+    EXPECT_EQ(std::get<Call>(*call).silence, Call::Silence::is_expected);
+
+    for (const std::size_t parts : {std::size_t{0}, std::size_t{1}, std::size_t{10000}}) {
+        Answer answer{.id = 8, .origin = Rank{9}, .parts = {}};
+        for (std::size_t i = 0; i < parts; ++i) {
+            answer.parts.push_back(
+                {Rank{static_cast<std::uint32_t>(i)}, std::string(i % 40, '\0') + any_bytes});
+        }
+        const Frame frame = encode(answer);
+        EXPECT_EQ(frame.lane, frame.body.size > eager_body_bytes_max ? Lane::bulk : Lane::eager);
+        const auto message = decode(frame);
+        ASSERT_TRUE(message) << message.error().reason;
+        const auto& result = std::get<Answer>(*message);
+        EXPECT_EQ(result.id, 8U);
+        EXPECT_EQ(result.origin, Rank{9});
+        ASSERT_EQ(result.parts.size(), parts);
+        for (std::size_t i = 0; i < parts; ++i) {
+            ASSERT_EQ(result.parts[i].rank, answer.parts[i].rank);
+            ASSERT_EQ(result.parts[i].text, answer.parts[i].text);
+        }
+    }
+}
+
+TEST(WireRoundTrip, Listings) {
+    std::vector<Listing::NewEntry> many;
+    for (int i = 0; i < 9000; ++i) {
+        many.push_back({.name = "name" + std::to_string(i),
+                        .target = i % 7 == 0 ? std::string(4095, 't') : "",
+                        .attributes = attributes(static_cast<std::uint64_t>(i))});
+    }
+    const std::vector<ObjectPtr> objects = {
+        listing_of({}), some_listing(), listing_of(many), listing_of(many, Listing::Detail::names_only),
+        listing_of({{.name = std::string(255, '\xff'), .target = "", .attributes = {}}})};
+    for (const ObjectPtr& object : objects) {
+        for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry}) {
+            const std::uint32_t index = kind == ObjectKind::batch ? 3 : 0;
+            const Publication result = round_trip(publication_of({kind, "/", index}, object));
+            ASSERT_NE(result.object->listing(), nullptr);
+            expect_equal(*result.object->listing(), *object->listing());
+        }
+    }
+}
+
+TEST(WireRoundTrip, ExtentsShareMemoryInBothDirections) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{65536}, std::size_t{65537},
+                                    std::size_t{extent_bytes}}) {
+        const Publication publication =
+            publication_of({ObjectKind::extent, "/app/x.so", 0xffffffff}, extent_of(bytes));
+        const Blob& sent = publication.object->extent()->blob;
+        const Frame frame = encode(publication);
+        EXPECT_EQ(frame.body.data, sent.data) << "copied";
+        const auto message = decode(frame);
+        ASSERT_TRUE(message) << message.error().reason;
+        const Extent* extent = std::get<Publication>(*message).object->extent();
+        ASSERT_NE(extent, nullptr);
+        EXPECT_EQ(extent->blob.data, frame.body.data) << "copied";
+        EXPECT_EQ(extent->blob.size, bytes);
+        EXPECT_EQ(extent->attributes, attributes(9));
+        round_trip(publication);
+    }
+}
+
+TEST(WireRoundTrip, CodedExtentsStayCoded) {
+    for (const std::size_t bytes : {std::size_t{1000}, std::size_t{extent_bytes}}) {
+        const Publication publication =
+            publication_of({ObjectKind::extent, "/app/x.so"}, coded_extent_of(bytes));
+        EXPECT_EQ(encode(publication).saved_bytes, bytes - publication.object->extent()->blob.size);
+        const Publication result = round_trip(publication);
+        const Extent* extent = result.object->extent();
+        ASSERT_NE(extent, nullptr);
+        EXPECT_EQ(extent->coding, Coding::lz4);
+        EXPECT_EQ(extent->plain_bytes, bytes);
+        EXPECT_EQ(copy_of(extent->blob), copy_of(publication.object->extent()->blob));
+    }
+}
+
+TEST(WireRoundTrip, Xattrs) {
+    for (const Xattrs& xattrs :
+         {Xattrs{}, Xattrs{{"user.a", ""}}, Xattrs{{"user.a", std::string(65536, '\0')}, {"b", any_bytes}}}) {
+        const Publication result =
+            round_trip(publication_of({ObjectKind::xattrs, "/app"}, make_object(xattrs)));
+        ASSERT_NE(result.object->xattrs(), nullptr);
+        EXPECT_EQ(*result.object->xattrs(), xattrs);
+    }
+}
+
+TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
+    for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry,
+                                  ObjectKind::extent, ObjectKind::xattrs}) {
+        for (const std::optional<std::chrono::milliseconds> lifetime :
+             {std::optional<std::chrono::milliseconds>(), std::optional(0ms), std::optional(1000ms)}) {
+            const auto error = make_object(std::error_code(EACCES, std::generic_category()), lifetime);
+            const Publication result = round_trip(publication_of({kind, "/app"}, error));
+            EXPECT_EQ(result.object->error(), std::errc::permission_denied);
+        }
+    }
+    round_trip(publication_of({ObjectKind::listing, "/app"},
+                              make_object(Listing({}, Listing::Detail::attributes), 0ms)));
+}
+
+// The lane follows from the size in memory: nothing may be larger on the wire, or the fabric would not take
+// it.
+TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
+    std::vector<Listing::NewEntry> entries;
+    Xattrs xattrs;
+    for (int i = 0; i < 700; ++i) {
+        const ObjectPtr listing = listing_of(entries);
+        EXPECT_LE(encode(publication_of({ObjectKind::listing, "/"}, listing)).body.size, listing->bytes());
+        const ObjectPtr pairs = make_object(xattrs);
+        EXPECT_LE(encode(publication_of({ObjectKind::xattrs, "/"}, pairs)).body.size, pairs->bytes());
+        entries.push_back({.name = std::to_string(i), .target = "", .attributes = {}});
+        xattrs.emplace_back(std::to_string(i), std::string(static_cast<std::size_t>(i % 5), 'v'));
+    }
+}
+
+// ---- rejection of accidents
+
+TEST(WireDamage, EveryTruncationOfAHeaderIsRefused) {
+    for (const Message& message :
+         {Message(small_publication()), Message(Interest{.key = {ObjectKind::listing, "/a"}}),
+          Message(Decline{.key = {ObjectKind::extent, "/a"}}),
+          Message(Call{.id = 1, .origin = {}, .verb = "v", .argument = "a"}), Message(Answer{})}) {
+        const Frame frame = encode(message);
+        const auto header = copy_of(frame.header);
+        for (std::size_t bytes = 0; bytes < header.size(); ++bytes) {
+            std::vector<std::byte> cut(header.begin(), header.begin() + static_cast<std::ptrdiff_t>(bytes));
+            const auto refused = decode(with_header(frame, cut));
+            ASSERT_FALSE(refused) << bytes;
+            ASSERT_FALSE(refused.error().corrupt_object);
+            ASSERT_FALSE(refused.error().reason.empty());
+            if (bytes > checksum_bytes) {
+                sign(cut);
+                if (const auto accepted = decode(with_header(frame, cut))) {
+                    use(*accepted);
+                }
+            }
+        }
+    }
+    EXPECT_FALSE(decode(Frame{}));
+}
+
+TEST(WireDamage, EveryFlippedBitOfAHeaderIsRefused) {
+    const Frame frame = encode(small_publication());
+    auto header = copy_of(frame.header);
+    for (std::size_t bit = 0; bit < header.size() * 8; ++bit) {
+        const auto mask = static_cast<std::byte>(1U << (bit % 8));
+        header[bit / 8] ^= mask;
+        ASSERT_FALSE(decode(with_header(frame, header))) << bit;
+        header[bit / 8] ^= mask;
+    }
+    EXPECT_TRUE(decode(with_header(frame, header)));
+}
+
+TEST(WireDamage, EveryFlippedBitAndTruncationOfABodyNamesTheObject) {
+    const ObjectKey extent_key{ObjectKind::extent, "/app/x.so", 3};
+    const ObjectKey xattrs_key{ObjectKind::xattrs, "/app/x.so"};
+    for (const Publication& publication :
+         {small_publication(), publication_of(extent_key, extent_of(300)),
+          publication_of(extent_key, coded_extent_of(300)),
+          publication_of(xattrs_key, make_object(Xattrs{{"user.a", "b"}}))}) {
+        const Frame frame = encode(publication);
+        auto body = copy_of(frame.body);
+        for (std::size_t bit = 0; bit < body.size() * 8; ++bit) {
+            const auto mask = static_cast<std::byte>(1U << (bit % 8));
+            body[bit / 8] ^= mask;
+            const auto refused = decode(with_body(frame, body));
+            ASSERT_FALSE(refused) << bit;
+            ASSERT_EQ(refused.error().corrupt_object, publication.key);
+            body[bit / 8] ^= mask;
+        }
+        while (!body.empty()) {
+            body.pop_back();
+            const auto refused = decode(with_body(frame, body));
+            ASSERT_FALSE(refused);
+            ASSERT_EQ(refused.error().corrupt_object, publication.key);
+        }
+    }
+    const Frame answer = encode(Answer{.id = 1, .origin = {}, .parts = {{Rank{1}, "text"}}});
+    auto body = copy_of(answer.body);
+    for (std::byte& b : body) {
+        b ^= std::byte{1};
+        ASSERT_FALSE(decode(with_body(answer, body)));
+        b ^= std::byte{1};
+    }
+}
+
+TEST(WireDamage, RandomBytesAreRefused) {
+    const std::uint64_t seed = std::random_device{}();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RecordProperty("seed", std::to_string(seed));
+    std::mt19937_64 random(seed);
+    for (int round = 0; round < 20000; ++round) {
+        std::vector<std::byte> header(random() % 400);
+        for (std::byte& b : header) {
+            // Small numbers make plausible offsets.
+            b = static_cast<std::byte>(random() % (round % 2 == 0 ? 256 : 24));
+        }
+        ASSERT_FALSE(decode(Frame{copy_to_blob(header), {}, Lane::eager}));
+        if (header.size() > checksum_bytes) {
+            sign(header);
+            if (const auto accepted = decode(Frame{copy_to_blob(header), {}, Lane::eager})) {
+                use(*accepted);
+            }
+        }
+    }
+}
+
+TEST(WireDamage, AHeaderThatIsTooLongIsRefused) {
+    std::vector<std::byte> header(header_bytes_max + 1);
+    sign(header);
+    EXPECT_FALSE(decode(Frame{copy_to_blob(header), {}, Lane::eager}));
+}
+
+// ---- rejection of nonsense with a good checksum
+
+// Every value in every byte of the header, vouched for: nothing crashes, and what is accepted is usable.
+TEST(WireNonsense, EveryByteOfAHeader) {
+    for (const Message& message :
+         {Message(small_publication()), Message(publication_of({ObjectKind::extent, "/a", 1}, extent_of(10))),
+          Message(Interest{.key = {ObjectKind::listing, "/a"}, .seen = {1, 2}, .attempt = 3, .hops = 4}),
+          Message(Decline{.key = {ObjectKind::extent, "/a"}}), Message(Ping{}), Message(Pong{}),
+          Message(Call{.id = 1, .origin = Rank{2}, .verb = "v", .argument = "a", .patience = 5s}),
+          Message(Answer{.id = 1, .origin = Rank{2}, .parts = {{Rank{1}, "text"}}})}) {
+        const Frame frame = encode(message);
+        auto header = copy_of(frame.header);
+        for (std::size_t i = checksum_bytes; i < header.size(); ++i) {
+            const std::byte before = header[i];
+            for (unsigned value = 0; value < 256; ++value) {
+                header[i] = static_cast<std::byte>(value);
+                sign(header);
+                const auto decoded = decode(with_header(frame, header));
+                if (!decoded) {
+                    continue;
+                }
+                use(*decoded);
+                if (const auto* publication = std::get_if<Publication>(&*decoded)) {
+                    ASSERT_TRUE(is_normalised_path(publication->key.path));
+                    ASSERT_LE(publication->key.kind, last_shared_object_kind);
+                    ASSERT_TRUE(publication->key.version == 0 || publication->key.kind == ObjectKind::extent);
+                    ASSERT_LE(publication->spread, Publication::Spread::asked);
+                }
+            }
+            header[i] = before;
+        }
+    }
+}
+
+TEST(WireNonsense, EveryByteOfABody) {
+    const Frame listing = encode(small_publication());
+    const Frame xattrs =
+        encode(publication_of({ObjectKind::xattrs, "/app"}, make_object(Xattrs{{"user.a", "b"}, {"c", ""}})));
+    const Frame answer = encode(Answer{.id = 1, .origin = {}, .parts = {{Rank{1}, "text"}, {Rank{2}, ""}}});
+    for (const Frame& frame : {listing, xattrs, answer}) {
+        auto body = copy_of(frame.body);
+        for (std::byte& b : body) {
+            const std::byte before = b;
+            for (const unsigned value :
+                 {0U, 1U, 2U, 3U, 4U, 5U, 8U, 16U, 47U, 127U, 128U, 252U, 254U, 255U}) {
+                b = static_cast<std::byte>(value);
+                if (b == before) {
+                    continue;
+                }
+                if (const auto decoded = decode(vouch_for(frame, body))) {
+                    use(*decoded);
+                }
+            }
+            b = before;
+        }
+    }
+}
+
+void expect_refused(const Message& message, std::string_view what) {
+    EXPECT_FALSE(decode(encode(message))) << what;
+}
+
+TEST(WireNonsense, Paths) {
+    for (const char* path : {"", "relative", "app/lib", "/app/", "//app", "/app//lib", "/..", "/app/..",
+                             "/app/../etc", "/./app", "/app/."}) {
+        expect_refused(Interest{.key = {ObjectKind::listing, path}}, path);
+        expect_refused(publication_of({ObjectKind::listing, path}, some_listing()), path);
+    }
+    expect_refused(Interest{.key = {ObjectKind::listing, std::string("/a\0b", 4)}}, "a NUL");
+    expect_refused(Interest{.key = {ObjectKind::listing, '/' + std::string(256, 'x')}}, "a name too long");
+    std::string path;
+    while (path.size() < path_bytes_max) {
+        path += "/x";
+    }
+    expect_refused(Interest{.key = {ObjectKind::listing, path}}, "a path too long");
+}
+
+TEST(WireNonsense, Names) {
+    for (const std::string& name : {std::string(""), std::string("."), std::string(".."), std::string("a/b"),
+                                    std::string("/"), std::string("a\0b", 3), std::string(256, 'x')}) {
+        expect_refused(publication_of({ObjectKind::listing, "/app"},
+                                      listing_of({{.name = name, .target = "", .attributes = {}}})),
+                       name);
+    }
+    expect_refused(publication_of({ObjectKind::listing, "/app"},
+                                  listing_of({{.name = "a", .target = "", .attributes = {}},
+                                              {.name = "a", .target = "", .attributes = {}}})),
+                   "a name twice");
+}
+
+// The text of a listing stands in the body as it is: "name" "target" "name" "target".
+std::size_t place_of(const std::vector<std::byte>& body, std::string_view text) {
+    const std::string_view all(reinterpret_cast<const char*>(body.data()), body.size());
+    const auto place = all.find(text);
+    EXPECT_NE(place, std::string_view::npos);
+    EXPECT_EQ(all.find(text, place + 1), std::string_view::npos);
+    return place;
+}
+
+TEST(WireNonsense, NamesOutOfOrder) {
+    const Publication publication = publication_of(
+        {ObjectKind::listing, "/app"}, listing_of({{.name = "aaaa", .target = "", .attributes = {}},
+                                                   {.name = "bbbb", .target = "", .attributes = {}}}));
+    const Frame frame = encode(publication);
+    auto body = copy_of(frame.body);
+    const std::size_t place = place_of(body, "aaaabbbb");
+    std::memcpy(body.data() + place, "aaaacccc", 8);
+    EXPECT_TRUE(decode(vouch_for(frame, body))) << "the helper is right";
+    for (const char* names : {"bbbbaaaa", "aaaaaaaa", "a/aabbbb", "aaaab\0bb"}) {
+        std::memcpy(body.data() + place, names, 8);
+        const auto refused = decode(vouch_for(frame, body));
+        ASSERT_FALSE(refused) << names;
+        EXPECT_EQ(refused.error().corrupt_object, publication.key);
+    }
+}
+
+TEST(WireNonsense, SlotsThatClaimMoreTextThanThereIs) {
+    const Frame frame =
+        encode(publication_of({ObjectKind::listing, "/app"},
+                              listing_of({{.name = "abcd", .target = "", .attributes = attributes(1)}})));
+    const auto body = copy_of(frame.body);
+    // A slot ends with the sizes of its name (4) and its target (0).
+    const std::uint16_t sizes[2] = {4, 0};
+    std::size_t places = 0;
+    for (std::size_t i = 0; i + sizeof(sizes) <= body.size(); i += 2) {
+        if (std::memcmp(body.data() + i, sizes, sizeof(sizes)) != 0) {
+            continue;
+        }
+        for (const std::uint16_t claimed : {std::uint16_t{1}, std::uint16_t{5}, std::uint16_t{0xffff}}) {
+            auto damaged = body;
+            std::memcpy(damaged.data() + i + sizeof(claimed), &claimed, sizeof(claimed));
+            places += decode(vouch_for(frame, damaged)) ? 0 : 1;
+        }
+    }
+    EXPECT_GE(places, 3U);
+}
+
+TEST(WireNonsense, AnExtentThatIsTooLarge) {
+    expect_refused(publication_of({ObjectKind::extent, "/app/x"}, extent_of(extent_bytes + 1)),
+                   "extent_bytes + 1");
+}
+
+TEST(WireNonsense, CodedExtents) {
+    const auto refuse = [](Extent extent, std::string_view what) {
+        expect_refused(publication_of({ObjectKind::extent, "/app/x"}, make_object(std::move(extent))), what);
+    };
+    const Extent sound = *coded_extent_of(1000)->extent();
+    for (const std::size_t plain_bytes : {std::size_t{0}, sound.blob.size, std::size_t{extent_bytes},
+                                          std::size_t{extent_bytes + 1}, SIZE_MAX}) {
+        Extent extent = sound;
+        extent.plain_bytes = plain_bytes;
+        refuse(extent, "plain_bytes");
+        extent.coding = Coding::plain;
+        extent.plain_bytes += plain_bytes == extent.blob.size ? 1 : 0;
+        refuse(extent, "plain_bytes of plain bytes");
+    }
+    for (std::size_t cut = 0; cut < sound.blob.size; ++cut) {
+        Extent extent = sound;
+        extent.blob = copy_to_blob(sound.blob.span().first(cut));
+        refuse(extent, "a blob cut short");
+    }
+    Extent extent = sound;
+    extent.coding = static_cast<Coding>(2);
+    refuse(extent, "a coding");
+}
+
+// With a checksum that vouches for it: a table that does not match is refused, damaged blocks are found out
+// when they are decoded.
+TEST(WireNonsense, EveryByteOfACodedExtent) {
+    const auto memory = ExtentMemory::make();
+    const Frame frame = encode(publication_of({ObjectKind::extent, "/app/x"}, coded_extent_of(1000)));
+    const auto body = copy_of(frame.body);
+    for (std::size_t i = 0; i < body.size(); ++i) {
+        for (unsigned flip = 1; flip < 256; ++flip) {
+            auto damaged = body;
+            damaged[i] ^= static_cast<std::byte>(flip);
+            const auto accepted = decode(vouch_for(frame, damaged));
+            ASSERT_EQ(accepted.has_value(), i >= sizeof(std::uint32_t)) << i;
+            if (accepted) {
+                const auto plain =
+                    read_plain(*std::get<Publication>(*accepted).object->extent(), 0, 1000, *memory);
+                ASSERT_TRUE(!plain || plain->bytes.size() == 1000);
+            }
+        }
+    }
+}
+
+TEST(WireNonsense, ContentOfTheWrongKind) {
+    const ObjectPtr listing = some_listing();
+    const ObjectPtr extent = extent_of(10);
+    const ObjectPtr xattrs = make_object(Xattrs{});
+    for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry}) {
+        expect_refused(publication_of({kind, "/a"}, extent), "an extent");
+        expect_refused(publication_of({kind, "/a"}, xattrs), "xattrs");
+    }
+    expect_refused(publication_of({ObjectKind::extent, "/a"}, listing), "a listing");
+    expect_refused(publication_of({ObjectKind::extent, "/a"}, xattrs), "xattrs");
+    expect_refused(publication_of({ObjectKind::xattrs, "/a"}, listing), "a listing");
+    expect_refused(publication_of({ObjectKind::xattrs, "/a"}, extent), "an extent");
+}
+
+TEST(WireNonsense, UnknownEnumerators) {
+    for (const int value : {5, 6, 77, 255}) {
+        expect_refused(Interest{.key = {static_cast<ObjectKind>(value), "/a"}}, "a kind");
+        expect_refused(publication_of({static_cast<ObjectKind>(value), "/a"}, some_listing()), "a kind");
+    }
+    Publication publication = small_publication();
+    publication.spread = static_cast<Publication::Spread>(2);
+    expect_refused(publication, "a spread");
+}
+
+// Only batches and extents are numbered: another index would be a second name for the same object.
+TEST(WireNonsense, AnIndexWhereThereIsNone) {
+    for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::entry, ObjectKind::xattrs}) {
+        expect_refused(Interest{.key = {kind, "/a", 1}}, "an index");
+    }
+}
+
+// The kernel does not take an error beyond 511 for an answer: who asked would wait for ever.
+TEST(WireNonsense, ErrorNumbers) {
+    for (const int number : {0, -1, -EIO, 512, 100000, std::numeric_limits<int>::max()}) {
+        expect_refused(publication_of({ObjectKind::listing, "/a"},
+                                      make_object(std::error_code(number, std::generic_category()))),
+                       std::to_string(number));
+    }
+}
+
+// What is added to a clock must not overflow it.
+TEST(WireNonsense, Durations) {
+    constexpr auto longest = std::chrono::milliseconds::max();
+    expect_refused(publication_of({ObjectKind::listing, "/a"},
+                                  make_object(Listing({}, Listing::Detail::attributes), longest)),
+                   "a lifetime");
+    expect_refused(Call{.id = 1, .origin = {}, .verb = "v", .argument = "", .patience = longest}, "patience");
+    expect_refused(Call{.id = 1, .origin = {}, .verb = "v", .argument = "", .patience = -1ms},
+                   "negative patience");
+}
+
+}  // namespace
+}  // namespace copper

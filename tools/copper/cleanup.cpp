@@ -1,0 +1,413 @@
+#include "tools/copper/cleanup.hpp"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "cache/mount_table.hpp"
+#include "cache/path.hpp"
+#include "cache/unique_fd.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/process.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// For a daemon to unmount and end by itself once it has been told to.
+constexpr milliseconds daemon_patience{5000};
+constexpr milliseconds launcher_patience{5000};
+constexpr milliseconds unmount_patience{10000};
+// For the clean-up of one user by root.
+constexpr milliseconds user_patience{60000};
+
+std::string error_text() {
+    return std::strerror(errno);
+}
+
+// mountinfo writes blanks and backslashes as \ooo.
+std::string unescape(const std::string& text) {
+    std::string plain;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        int code = 0;
+        if (text[i] == '\\' && i + 3 < text.size() &&
+            std::from_chars(text.data() + i + 1, text.data() + i + 4, code, 8).ec == std::errc()) {
+            plain += static_cast<char>(code);
+            i += 3;
+        } else {
+            plain += text[i];
+        }
+    }
+    return plain;
+}
+
+std::optional<uid_t> user_in(const std::string& options) {
+    std::istringstream words(options);
+    for (std::string word; std::getline(words, word, ',');) {
+        constexpr std::string_view key = "user_id=";
+        uid_t user = 0;
+        if (word.starts_with(key) &&
+            std::from_chars(word.data() + key.size(), word.data() + word.size(), user).ec == std::errc()) {
+            return user;
+        }
+    }
+    return std::nullopt;
+}
+
+bool names(const CleanScope& scope, const std::string& mount) {
+    return !scope.mount || mount == *scope.mount || local_node(mount, *scope.mount);
+}
+
+bool is_of_other_job(const CleanScope& scope, const std::string& batch_job, const ProcessName& process) {
+    return scope.batch_job && !batch_job.empty() && batch_job != *scope.batch_job &&
+           is_running(process.pid, process.started);
+}
+
+// Ends the connection to the daemon: one that serves this mount without having left a record, and processes
+// that wait for it, get an error at once. Best effort: needs fusectl, and does no more than unmounting does
+// anyway.
+void abort_connection(const CopperMount& mount) {
+    std::ofstream("/sys/fs/fuse/connections/" + mount.minor + "/abort") << "1";
+}
+
+std::string mount_id_of(int fd) {
+    std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd));
+    for (std::string key, value; info >> key >> value;) {
+        if (key == "mnt_id:") {
+            return value;
+        }
+    }
+    return {};
+}
+
+// The path may be a user's to change. It is opened once, compared with the mount that is meant, and unmounted
+// by its descriptor. O_PATH does not ask the daemon, so a dead one does not matter.
+std::string unmount_as_root(const CopperMount& mount) {
+    const UniqueFd fd(::open(mount.point.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd) {
+        return error_text();
+    }
+    if (mount_id_of(fd.get()) != mount.id) {
+        return "something else is there now";
+    }
+    const std::string link = "/proc/self/fd/" + std::to_string(fd.get());
+    return ::umount2(link.c_str(), MNT_DETACH) == 0 ? std::string() : error_text();
+}
+
+std::string unmount_as_user(const CopperMount& mount) {
+    const auto output = capture({"fusermount3", "-u", "-z", "--", mount.point}, unmount_patience);
+    if (!output) {
+        return output.error().reason;
+    }
+    return succeeded(*output) ? std::string() : output->text.substr(0, output->text.find('\n'));
+}
+
+void unmount(const CopperMount& mount, CleanReport& report) {
+    abort_connection(mount);
+    const auto problem = ::geteuid() == 0 ? unmount_as_root(mount) : unmount_as_user(mount);
+    if (problem.empty()) {
+        report.done.push_back("unmounted " + mount.point);
+    } else {
+        report.problems.push_back("cannot unmount " + mount.point + ": " + problem);
+    }
+}
+
+// All are told before any is waited for.
+void end_all(const std::vector<ProcessName>& processes, milliseconds patience, CleanReport& report) {
+    std::vector<ProcessName> told;
+    for (const auto& process : processes) {
+        if (send_signal(process, SIGTERM)) {
+            send_signal(process, SIGCONT);
+            told.push_back(process);
+        }
+    }
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    for (const auto& process : told) {
+        const auto left =
+            std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+        const bool ended = wait_for_end(process, left) || end_process(process, milliseconds(0));
+        auto& where = ended ? report.done : report.problems;
+        where.push_back((ended ? "ended process " : "process did not end: ") + std::to_string(process.pid));
+    }
+}
+
+struct Own {
+    std::vector<std::string> directories;  // of instances
+    std::vector<InstanceRecord> instances;
+    std::vector<LaunchRecord> launches;
+    std::set<std::string> spared_mounts;  // of instances that are out of scope
+};
+
+Own find_own(const CleanScope& scope) {
+    Own own;
+    const uid_t user = ::geteuid();
+    for (const auto& directory : find_instances(user)) {
+        const auto record = read_instance(directory);
+        if (directory == scratch_directory(user)) {
+            continue;
+        }
+        if (record && (!names(scope, record->mount) ||
+                       is_of_other_job(scope, record->batch_job, {record->pid, record->pid_started}))) {
+            own.spared_mounts.insert(record->mount);
+            continue;
+        }
+        if (record) {
+            own.instances.push_back(*record);
+        } else if (scope.mount && directory != instance_directory(user, *scope.mount)) {
+            continue;
+        }
+        own.directories.push_back(directory);
+    }
+    for (auto& launch : find_launches(user)) {
+        if (names(scope, launch.mount) && !is_of_other_job(scope, launch.batch_job, launch.process)) {
+            own.launches.push_back(std::move(launch));
+        }
+    }
+    return own;
+}
+
+// Daemons first: once they have gone, their launcher ends by itself.
+void end_processes(const Own& own, CleanReport& report) {
+    std::vector<ProcessName> daemons, launchers;
+    for (const auto& instance : own.instances) {
+        daemons.push_back({instance.pid, instance.pid_started});
+    }
+    end_all(daemons, daemon_patience, report);
+    for (const auto& launch : own.launches) {
+        launchers.push_back(launch.process);
+    }
+    if (!own.instances.empty()) {
+        for (const auto& launcher : launchers) {
+            wait_for_end(launcher, daemons.empty() ? milliseconds(0) : launcher_patience);
+        }
+    }
+    end_all(launchers, launcher_patience, report);
+}
+
+void remove_made_directories(const InstanceRecord& instance, CleanReport& report) {
+    for (const auto& directory : instance.made_directories) {
+        // Only empty ones: others have put something there, and keep it.
+        if (::rmdir(directory.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
+            report.problems.push_back("cannot remove " + directory + ": " + error_text());
+        }
+    }
+}
+
+// Without following links, and staying on one device.
+void remove_below(int directory, dev_t device) {
+    const UniqueFd list(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    std::error_code error;
+    const std::filesystem::path path = "/proc/self/fd/" + std::to_string(list.get());
+    for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+        const auto name = entry.path().filename().string();
+        if (::unlinkat(directory, name.c_str(), 0) == 0) {
+            continue;
+        }
+        const UniqueFd inner(
+            ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        struct stat status = {};
+        if (inner && ::fstat(inner.get(), &status) == 0 && status.st_dev == device) {
+            remove_below(inner.get(), device);
+            ::unlinkat(directory, name.c_str(), AT_REMOVEDIR);
+        }
+    }
+}
+
+// The caches that programs wrote below scratch_directory(), once no instance of this user is left that they
+// could go on with. Never if something is mounted in there.
+void remove_scratch(CleanReport& report) {
+    const auto scratch = scratch_directory(::geteuid());
+    const UniqueFd fd(::open(scratch.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status = {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_uid != ::geteuid()) {
+        return;
+    }
+    const auto mounts = read_mounts();
+    if (std::any_of(mounts.begin(), mounts.end(),
+                    [&](const Mount& m) { return is_within(m.point, scratch); })) {
+        report.problems.push_back(scratch + ": left alone, something is mounted there");
+        return;
+    }
+    remove_below(fd.get(), status.st_dev);
+    if (::rmdir(scratch.c_str()) == 0) {
+        report.done.push_back("removed " + scratch);
+    }
+}
+
+void remove_files(const Own& own, CleanReport& report) {
+    const uid_t user = ::geteuid();
+    for (const auto& instance : own.instances) {
+        remove_made_directories(instance, report);
+    }
+    for (const auto& directory : own.directories) {
+        remove_instance(directory);
+        if (!read_instance(directory)) {
+            report.done.push_back("removed " + directory);
+        }
+    }
+    for (const auto& launch : own.launches) {
+        remove_launch(user, launch.mount);
+        report.done.push_back("removed the launch record of " + launch.mount);
+    }
+    const auto rest = find_own({});
+    if (rest.directories.empty() && rest.launches.empty()) {
+        remove_scratch(report);
+    }
+    ::rmdir(private_directory(user).c_str());
+}
+
+// How the child that cleans up with a user's rights ends; it has told the rest itself.
+enum ChildExit : int { child_found_nothing = 0, child_failed = 1, child_cleaned = 2 };
+
+[[noreturn]] void clean_as(uid_t user, const CleanScope& scope) {
+    const passwd* entry = ::getpwuid(user);
+    const gid_t group = entry != nullptr ? entry->pw_gid : static_cast<gid_t>(user);
+    if (::setgroups(0, nullptr) != 0 || ::setresgid(group, group, group) != 0 ||
+        ::setresuid(user, user, user) != 0 || ::chdir("/") != 0) {
+        say("user " + std::to_string(user) + ": cannot take this user's rights: " + error_text());
+        ::_exit(child_failed);
+    }
+    const auto report = clean_own(scope);
+    for (const auto& line : report.done) {
+        say("user " + std::to_string(user) + ": " + line);
+    }
+    for (const auto& line : report.problems) {
+        say("user " + std::to_string(user) + ": " + line);
+    }
+    const int found = report.done.empty() ? child_found_nothing : child_cleaned;
+    ::_exit(report.problems.empty() ? found : child_failed);
+}
+
+ChildExit clean_in_child(uid_t user, const CleanScope& scope) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+        clean_as(user, scope);
+    }
+    if (pid < 0) {
+        return child_failed;
+    }
+    const ProcessName child{pid, start_time_of(pid)};
+    if (child.started != 0 && !wait_for_end(child, user_patience)) {
+        send_signal(child, SIGKILL);
+    }
+    int status = 0;
+    retry_eintr([&] { return ::waitpid(pid, &status, 0); });
+    return WIFEXITED(status) ? static_cast<ChildExit>(WEXITSTATUS(status)) : child_failed;
+}
+
+// Everybody who has instances or mounts here.
+std::set<uid_t> users_with_copper() {
+    std::set<uid_t> users;
+    for (const auto& mount : copper_mounts()) {
+        users.insert(mount.user);
+    }
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
+        struct stat status = {};
+        if (::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+            entry.path() == private_directory(status.st_uid)) {
+            users.insert(status.st_uid);
+        }
+    }
+    return users;
+}
+
+void clean_user(uid_t user, const CleanScope& scope, CleanReport& report) {
+    if (user == ::geteuid()) {
+        auto own = clean_own(scope);
+        report.done.insert(report.done.end(), own.done.begin(), own.done.end());
+        report.problems.insert(report.problems.end(), own.problems.begin(), own.problems.end());
+        return;
+    }
+    auto result = clean_in_child(user, scope);
+    // What the user's own rights did not suffice for (no fusermount3 here, say).
+    for (const auto& mount : copper_mounts()) {
+        const auto record = read_instance(instance_directory(user, mount.point));
+        const bool spared =
+            record && is_of_other_job(scope, record->batch_job, {record->pid, record->pid_started});
+        if (mount.user == user && !spared) {
+            unmount(mount, report);
+            result = child_failed;
+        }
+    }
+    if (result == child_cleaned) {
+        report.done.push_back("cleaned up for user " + std::to_string(user));
+    } else if (result == child_failed && clean_in_child(user, scope) == child_failed) {
+        report.problems.push_back("user " + std::to_string(user) + ": something is left");
+    }
+}
+
+}  // namespace
+
+std::vector<CopperMount> parse_copper_mounts(std::string_view mountinfo) {
+    std::vector<CopperMount> mounts;
+    std::istringstream lines{std::string(mountinfo)};
+    for (std::string line; std::getline(lines, line);) {
+        // 36 35 0:98 / /point rw,noatime [optional fields] - type source super,options
+        std::istringstream words(line);
+        std::string id, parent, device, root, point, word;
+        words >> id >> parent >> device >> root >> point;
+        while (words >> word && word != "-") {
+        }
+        std::string type, source, options;
+        words >> type >> source >> options;
+        const auto user = user_in(options);
+        if (type == copper_filesystem_type && user) {
+            mounts.push_back({id, device.substr(device.find(':') + 1), unescape(point), *user});
+        }
+    }
+    std::reverse(mounts.begin(), mounts.end());
+    return mounts;
+}
+
+std::vector<CopperMount> copper_mounts() {
+    std::ifstream file("/proc/self/mountinfo");
+    std::stringstream text;
+    text << file.rdbuf();
+    return parse_copper_mounts(text.str());
+}
+
+CleanReport clean_own(const CleanScope& scope) {
+    CleanReport report;
+    const Own own = find_own(scope);
+    end_processes(own, report);
+    for (const auto& mounted : copper_mounts()) {
+        if (mounted.user == ::geteuid() && names(scope, mounted.point) &&
+            !own.spared_mounts.contains(mounted.point)) {
+            unmount(mounted, report);
+        }
+    }
+    remove_files(own, report);
+    if (scope.mount && own.launches.empty() && !own.spared_mounts.contains(*scope.mount)) {
+        remove_launch(::geteuid(), *scope.mount);  // a log without a record
+        ::rmdir(private_directory(::geteuid()).c_str());
+    }
+    return report;
+}
+
+CleanReport clean_users(const std::optional<uid_t>& user, const CleanScope& scope) {
+    CleanReport report;
+    const auto users = user ? std::set<uid_t>{*user} : users_with_copper();
+    for (const uid_t one : users) {
+        clean_user(one, scope, report);
+    }
+    return report;
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,146 @@
+#include "tools/copper/common.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+
+#include "daemon/options.hpp"
+
+namespace copper::cli {
+
+tl::unexpected<Failure> failed(std::string reason) {
+    return tl::make_unexpected(Failure{exit_failed, std::move(reason)});
+}
+tl::unexpected<Failure> misused(std::string reason) {
+    return tl::make_unexpected(Failure{exit_usage, std::move(reason)});
+}
+tl::unexpected<Failure> lacking(std::string reason) {
+    return tl::make_unexpected(Failure{exit_prerequisite, std::move(reason)});
+}
+
+void say(const std::string& text) {
+    std::cerr << "copper: " << text << std::endl;
+}
+
+Result<std::string> mount_named(const std::string& flag) {
+    if (!flag.empty()) {
+        return canonical_mount(flag);
+    }
+    const auto sources = read_sources(std::nullopt);
+    if (!sources) {
+        return misused(sources.error());
+    }
+    const auto mount = sources->by_name.find("mount");
+    const bool given = mount != sources->by_name.end() && !mount->second.texts.empty();
+    return canonical_mount(given ? mount->second.texts.back() : default_mount());
+}
+
+std::string local_mount(const std::string& mount, std::uint32_t node) {
+    return mount + "." + std::to_string(node);
+}
+
+std::optional<std::uint32_t> local_node(std::string_view path, std::string_view mount) {
+    if (path.size() < mount.size() + 2 || path.substr(0, mount.size()) != mount ||
+        path[mount.size()] != '.') {
+        return std::nullopt;
+    }
+    const auto digits = path.substr(mount.size() + 1);
+    std::uint32_t node = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), node);
+    if (error != std::errc() || end != digits.data() + digits.size()) {
+        return std::nullopt;
+    }
+    return node;
+}
+
+std::vector<Found> instances_named(const std::string& mount, uid_t user) {
+    std::vector<Found> found;
+    for (const auto& directory : find_instances(user)) {
+        auto record = read_instance(directory);
+        if (record && (record->mount == mount || local_node(record->mount, mount))) {
+            found.push_back({directory, std::move(*record)});
+        }
+    }
+    std::sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {
+        return local_node(a.record.mount, mount) < local_node(b.record.mount, mount);
+    });
+    return found;
+}
+
+Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request) {
+    const auto found = instances_named(mount, ::getuid());
+    if (found.empty()) {
+        return failed("no Copper serves " + mount + " on this node (start one with 'copper launch')");
+    }
+    std::string reasons;
+    for (const auto& instance : found) {
+        if (!is_running(instance.record.pid, instance.record.pid_started)) {
+            reasons += "\n  " + instance.record.mount + ": its daemon is gone";
+            continue;
+        }
+        auto reply = ask(instance.directory + "/control", request);
+        if (reply && reply->error.empty()) {
+            return std::move(*reply);
+        }
+        reasons += "\n  " + instance.record.mount + ": " + (reply ? reply->error : reply.error());
+    }
+    return failed("no daemon of " + mount + " answers on this node (clean up with 'copper stop')" + reasons);
+}
+
+std::vector<nlohmann::json> per_node(const ControlReply& reply) {
+    std::vector<nlohmann::json> nodes(reply.nodes);
+    for (const auto& part : reply.parts) {
+        if (part.rank < nodes.size() && part.body.is_object()) {
+            nodes[part.rank] = part.body;
+        }
+    }
+    for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {
+        auto& node = nodes[rank];
+        if (node.is_null()) {
+            node = {{"host", ""}, {"state", "lost"}};
+        }
+        node["rank"] = rank;
+    }
+    return nodes;
+}
+
+std::string text_of(const nlohmann::json& body, const char* key) {
+    const auto value = body.find(key);
+    if (value == body.end() || value->is_null()) {
+        return "-";
+    }
+    if (value->is_string()) {
+        return value->get<std::string>().empty() ? "-" : value->get<std::string>();
+    }
+    if (value->is_boolean()) {
+        return value->get<bool>() ? "yes" : "no";
+    }
+    if (value->is_number_float()) {
+        return std::to_string(static_cast<std::int64_t>(value->get<double>()));
+    }
+    return value->dump();
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            widths[i] = std::max(widths[i], row[i].size());
+        }
+    }
+    std::string text;
+    for (const auto& row : rows) {
+        std::string line;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + "\n";
+    }
+    return text;
+}
+
+}  // namespace copper::cli

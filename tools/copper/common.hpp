@@ -1,0 +1,85 @@
+// What all commands of the CLI share: how they fail, and how they find and ask the running instance.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <tl/expected.hpp>
+
+#include "daemon/control.hpp"
+#include "daemon/instance.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace copper::cli {
+
+// As in INTERFACE.md: the first line on standard error says why.
+enum ExitCode : int { exit_done = 0, exit_failed = 1, exit_usage = 2, exit_prerequisite = 3 };
+
+struct Failure {
+    int exit_code = exit_failed;
+    std::string reason;  // may have further lines; the first one must say it all
+};
+
+template <typename T>
+using Result = tl::expected<T, Failure>;
+
+tl::unexpected<Failure> failed(std::string reason);
+tl::unexpected<Failure> misused(std::string reason);
+tl::unexpected<Failure> lacking(std::string reason);
+
+// "copper: <text>" on standard error.
+void say(const std::string& text);
+
+// What main() runs once the command line has been understood.
+using Action = std::function<Result<void>()>;
+
+// One for each command: adds its options to `app`, and sets `action` if it is the one that was asked for.
+void add_launch(CLI::App& app, Action& action);
+void add_stop(CLI::App& app, Action& action);
+void add_status(CLI::App& app, Action& action);
+void add_stats(CLI::App& app, Action& action);
+void add_path(CLI::App& app, Action& action);
+void add_env(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+
+// --mount as given, else of the environment or the configuration file, else /tmp/$USER/copper; canonical.
+Result<std::string> mount_named(const std::string& flag);
+
+// The mount of node `node` of a job on this machine (--local N).
+std::string local_mount(const std::string& mount, std::uint32_t node);
+
+// The number at the end of DIR.0, DIR.1, ... of `mount`; nothing for another path.
+std::optional<std::uint32_t> local_node(std::string_view path, std::string_view mount);
+
+// An instance of this user on this node.
+struct Found {
+    std::string directory;
+    InstanceRecord record;
+};
+// Those that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
+std::vector<Found> instances_named(const std::string& mount, uid_t user);
+
+// Asks the job that `mount` names, through any of its daemons on this node that answers.
+Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request);
+
+// The replies of all nodes by rank; a node without one is there as {rank, host: "", state: "lost"}.
+std::vector<nlohmann::json> per_node(const ControlReply& reply);
+
+// A field of a node's answer as text for a table; "-" if it is not there.
+std::string text_of(const nlohmann::json& body, const char* key);
+
+// Rows as aligned columns, the first row being the head.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace copper::cli

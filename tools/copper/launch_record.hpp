@@ -1,0 +1,48 @@
+// What `copper launch` leaves on the node it ran on, for `copper stop`: /tmp/copper-<uid>/launch-<hash of
+// mount>.json, beside the instances of the daemons (daemon/instance.hpp), with the launcher's output (.log)
+// and node list (.hosts).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/unique_fd.hpp"
+#include "tools/copper/launcher.hpp"
+#include "tools/copper/process.hpp"
+
+namespace copper::cli {
+
+struct LaunchRecord {
+    std::string mount;
+    std::string job;
+    std::string batch_job;
+    ProcessName
+        process;  // the launcher, which leads a process group; the daemon itself where there is no launcher
+    Launcher launcher;
+    std::vector<std::string> hosts;     // empty if all nodes are on this machine
+    std::uint32_t on_this_machine = 0;  // as in Placement
+};
+
+struct LaunchFiles {
+    std::string record, log, hosts;
+};
+LaunchFiles launch_files(uid_t user, const std::string& mount);
+// Of this user, on this node.
+std::vector<LaunchRecord> find_launches(uid_t user);
+std::optional<LaunchRecord> read_launch(uid_t user, const std::string& mount);
+Result<void> write_launch(const LaunchRecord& record);
+// All three files; the directory stays.
+void remove_launch(uid_t user, const std::string& mount);
+
+// /tmp/copper-<uid>, made if it is missing; an error if it is not this user's alone.
+std::string private_directory(uid_t user);
+Result<void> make_private_directory(uid_t user);
+// Below it, for caches that programs write (environment.hpp). Programs make it; `copper stop` removes it.
+std::string scratch_directory(uid_t user);
+
+// A new or emptied file, mode 0600, for appending. A symbolic link in its place is an error.
+Result<UniqueFd> open_log(const std::string& path);
+Result<void> write_file(const std::string& path, std::string_view text);
+
+}  // namespace copper::cli

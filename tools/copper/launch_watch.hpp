@@ -1,0 +1,59 @@
+// Waits until every node serves, by what the launcher and the daemons write: no sleeping, no looking again
+// and again.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/unique_fd.hpp"
+#include "tools/copper/process.hpp"
+#include "tools/copper/ready.hpp"
+
+namespace copper::cli {
+
+enum class LaunchEnd {
+    reported,  // rank 0 has said its last word
+    ended,     // the launcher ended before that
+    timed_out,
+    interrupted,  // SIGINT, SIGTERM or SIGHUP
+};
+
+struct LaunchOutcome {
+    LaunchEnd end = LaunchEnd::timed_out;
+    std::optional<Readiness> readiness;  // the last report
+    int status = 0;                      // of the launcher, if it has ended
+    std::vector<std::string> tail;       // what was said besides reports
+};
+
+// Blocks the signals that it waits for, from its making to its end: make one before the launcher is started.
+class LaunchWatch {
+  public:
+    // `log_path` is where `log` has been opened.
+    static Result<LaunchWatch> make(const std::string& log_path);
+
+    // Shows progress on standard error. The launcher must be a child of this process.
+    LaunchOutcome wait(pid_t launcher, std::chrono::milliseconds patience);
+
+    // SIGTERM to the launcher's process group, then SIGKILL. True once it has ended.
+    void end_launcher(pid_t launcher, std::chrono::milliseconds patience);
+
+  private:
+    LaunchWatch(UniqueFd log, UniqueFd changes, UniqueFd signals)
+        : log_(std::move(log)), changes_(std::move(changes)), signals_(std::move(signals)) {}
+    void read_log(LaunchOutcome& outcome);
+    // The signal that has come, 0 for none.
+    int next_signal();
+    bool has_ended(pid_t launcher, LaunchOutcome& outcome);
+    // Waits for output or a signal; false at the deadline.
+    bool wait_for_event(std::chrono::steady_clock::time_point deadline);
+    void show_progress(const Readiness& readiness);
+
+    UniqueFd log_, changes_, signals_;
+    ReadyReader reader_;
+    std::string shown_;
+    bool ended_ = false;
+};
+
+}  // namespace copper::cli

@@ -1,0 +1,201 @@
+#include "tools/copper/launcher.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "tools/copper/words.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+void append(Words& words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+}
+
+std::string joined(const Words& words) {
+    std::string text;
+    for (const auto& word : words) {
+        text += (text.empty() ? "" : ",") + word;
+    }
+    return text;
+}
+
+std::string count_of(const Placement& placement) {
+    return std::to_string(placement.on_this_machine != 0 ? placement.on_this_machine
+                                                         : placement.hosts.size());
+}
+
+// `list` or `file` with its value; nothing on one machine.
+Words host_options(const Placement& placement, const std::string& list, const std::string& file) {
+    if (placement.on_this_machine != 0) {
+        return {};
+    }
+    if (placement.host_file.empty()) {
+        return {list, joined(placement.hosts)};
+    }
+    return {file, placement.host_file};
+}
+
+Words open_mpi(const Launcher& launcher, const Placement& placement) {
+    const bool four = launcher.family == Family::open_mpi_4;
+    Words words = {"-np", count_of(placement)};
+    append(words, host_options(placement, "--host", "--hostfile"));
+    if (placement.on_this_machine == 0) {
+        append(words, {"--map-by", "ppr:1:node"});
+    } else {
+        append(words, four ? Words{"--oversubscribe"} : Words{"--map-by", ":OVERSUBSCRIBE"});
+    }
+    append(words, {"--bind-to", "none"});
+    append(words, four ? Words{"--enable-recovery"} : Words{"--with-ft", "ulfm"});
+    if (launcher.as_root) {
+        words.emplace_back("--allow-run-as-root");
+    }
+    if (launcher.has_library_path && placement.on_this_machine == 0) {
+        append(words, {"-x", "LD_LIBRARY_PATH"});
+    }
+    return words;
+}
+
+// Hydra ends all processes of a host after one of them was killed. So each node of this machine is a host of
+// its own, under one of its loopback addresses.
+Words hydra_on_this_machine(const Placement& placement) {
+    Words addresses;
+    for (std::uint32_t node = 1; node <= placement.on_this_machine; ++node) {
+        addresses.push_back("127.0." + std::to_string(node / 256) + "." + std::to_string(node % 256));
+    }
+    return {"-launcher", "fork", "-hosts", joined(addresses), "-ppn", "1"};
+}
+
+Words hydra(const Launcher& launcher, const Placement& placement) {
+    Words words = {"-n", count_of(placement)};
+    append(words, host_options(placement, "-hosts", "-f"));
+    if (placement.on_this_machine == 0) {
+        append(words, {"-ppn", "1"});
+    } else if (launcher.family == Family::hydra) {
+        append(words, hydra_on_this_machine(placement));
+    }
+    // Intel's Hydra has no such option: there a lost process may end the job.
+    if (launcher.family == Family::hydra) {
+        append(words, {"-bind-to", "none", "-disable-auto-cleanup"});
+    }
+    return words;
+}
+
+Words slurm(const Launcher& launcher, const Placement& placement) {
+    const std::string count = count_of(placement);
+    Words words = placement.on_this_machine != 0
+                      ? Words{"--nodes=1", "--ntasks=" + count}
+                      : Words{"--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1"};
+    if (placement.on_this_machine == 0) {
+        words.push_back(placement.host_file.empty() ? "--nodelist=" + joined(placement.hosts)
+                                                    : "--nodelist=" + placement.host_file);
+    }
+    // The job's own steps share the processors; a lost process or node ends neither the step nor the job, nor
+    // does the time since the first process ended (--wait).
+    append(words, {"--overlap", "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0"});
+    if (launcher.pmix) {
+        words.emplace_back("--mpi=pmix");
+    }
+    return words;
+}
+
+}  // namespace
+
+Family family_of(std::string_view version_text) {
+    std::string text(version_text);
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
+    if (has("open mpi) ") || has("openrte) ") || has("prrte")) {
+        const auto version = text.find(") ");
+        const bool old = version != std::string::npos && version + 2 < text.size() &&
+                         text[version + 2] <= '4' && text[version + 2] >= '1' &&
+                         (version + 3 == text.size() || text[version + 3] == '.');
+        return old ? Family::open_mpi_4 : Family::open_mpi_5;
+    }
+    if (has("intel(r) mpi")) {
+        return Family::intel;
+    }
+    if (has("hydra")) {
+        return Family::hydra;
+    }
+    if (has("pals")) {
+        return Family::pals;
+    }
+    return Family::unknown;
+}
+
+const char* name_of(Family family) {
+    switch (family) {
+        case Family::alone:
+            return "alone";
+        case Family::open_mpi_4:
+            return "open-mpi-4";
+        case Family::open_mpi_5:
+            return "open-mpi-5";
+        case Family::hydra:
+            return "hydra";
+        case Family::intel:
+            return "intel";
+        case Family::pals:
+            return "pals";
+        case Family::slurm:
+            return "slurm";
+        case Family::unknown:
+            break;
+    }
+    return "unknown";
+}
+
+std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
+                                        const std::vector<std::string>& command) {
+    if (launcher.family == Family::alone) {
+        return command;
+    }
+    Words words = {launcher.program};
+    switch (launcher.family) {
+        case Family::open_mpi_4:
+        case Family::open_mpi_5:
+            append(words, open_mpi(launcher, placement));
+            break;
+        case Family::hydra:
+        case Family::intel:
+            append(words, hydra(launcher, placement));
+            break;
+        case Family::pals:
+            append(words, {"--np", count_of(placement)});
+            append(words, host_options(placement, "--hosts", "--hostfile"));
+            append(words, placement.on_this_machine != 0 ? Words{} : Words{"--ppn", "1"});
+            append(words, {"--cpu-bind", "none"});
+            break;
+        case Family::slurm:
+            append(words, slurm(launcher, placement));
+            break;
+        case Family::alone:
+        case Family::unknown:
+            // What the MPI standard proposes ("mpiexec -n"); the rest is up to COPPER_LAUNCHER_ARGS.
+            append(words, {"-n", count_of(placement)});
+            break;
+    }
+    append(words, launcher.extra);
+    append(words, command);
+    return words;
+}
+
+std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments) {
+    for (std::size_t i = 0; i + 1 < launcher_arguments.size(); ++i) {
+        const auto& name = launcher_arguments[i];
+        if (name == "plm_rsh_agent" || name == "plm_ssh_agent" || name == "-launcher-exec") {
+            // Open MPI takes a list of agents, separated by colons, and uses the first one there is.
+            const auto& value = launcher_arguments[i + 1];
+            if (auto words = split_words(value.substr(0, value.find(':'))); words && !words->empty()) {
+                return *words;
+            }
+        }
+    }
+    return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"};
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,45 @@
+// `copper`: launches, stops and asks the daemons (daemon/). It knows them by the control protocol alone.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "tools/copper/common.hpp"
+
+namespace {
+
+using namespace copper::cli;
+
+int report(const Failure& failure) {
+    say(failure.reason);
+    return failure.exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app("Copper: what a parallel filesystem holds, read by one node and broadcast to all", "copper");
+    app.set_version_flag("--version", std::string("copper ") + COPPER_VERSION);
+    app.require_subcommand(1);
+    Action action;
+    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run}) {
+        add(app, action);
+    }
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& asked_for_help) {
+        return app.exit(asked_for_help);
+    } catch (const CLI::RequiredError& error) {
+        // An unknown command is said to be a missing one.
+        const auto others = app.remaining();
+        const std::string what = others.empty() ? error.what() : others.front() + ": no such command";
+        return report({exit_usage, what + "\nTry 'copper --help'."});
+    } catch (const CLI::ParseError& error) {
+        return report(
+            {exit_usage, std::string(error.what()) + "\nTry 'copper --help' or 'copper COMMAND --help'."});
+    }
+    const auto done = action();
+    if (!done) {
+        return report(done.error());
+    }
+    std::cout.flush();
+    return std::cout.good() ? exit_done : report({exit_failed, "cannot write to standard output"});
+}

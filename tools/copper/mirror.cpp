@@ -1,0 +1,114 @@
+#include "tools/copper/mirror.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tools/copper/cleanup.hpp"
+#include "tools/copper/launch_record.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+std::optional<std::string> read_variable(const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+}
+
+// --prefix P as it is given and, if that is another place, where its links lead.
+Result<std::vector<std::string>> places_of(const std::vector<std::string>& prefixes) {
+    std::vector<std::string> places;
+    for (const auto& prefix : prefixes) {
+        const auto resolved = resolve_path(prefix);
+        if (!resolved) {
+            return misused("--prefix " + prefix + ": no such file or directory");
+        }
+        places.push_back(*resolved);
+    }
+    return places;
+}
+
+}  // namespace
+
+void add_mirror_options(CLI::App& command, MirrorOptions& options) {
+    command.add_option("--mount", options.mount, "The mount that names the job (default /tmp/$USER/copper)");
+    command
+        .add_option("--node", options.node, "Whose mount, where several nodes share this machine (--local)")
+        ->type_name("RANK");
+}
+
+void add_environment_options(CLI::App& command, MirrorOptions& options) {
+    add_mirror_options(command, options);
+    command
+        .add_option("--prefix", options.prefixes,
+                    "Send what lies below P through the mount (repeatable; default: the mirrored trees)")
+        ->type_name("P")
+        ->allow_extra_args(false)
+        ->expected(1, CLI::detail::expected_max_vector_size);
+    command.add_flag(
+        "--no-python-modules", options.no_python_modules,
+        "Leave out the sitecustomize module that spares the daemon a request for each module that "
+        "Python imports again");
+    command.add_flag(
+        "--pycache-prefix", options.pycache_prefix,
+        "Let Python compile into node-local scratch (PYTHONPYCACHEPREFIX). It then ignores the compiled "
+        "files that the tree has, so that a first import is slow");
+}
+
+std::optional<std::string> resolve_path(const std::string& path) {
+    std::error_code error;
+    auto resolved = std::filesystem::canonical(path, error);
+    return error ? std::nullopt : std::optional(resolved.string());
+}
+
+Result<InstanceRecord> running_instance(const MirrorOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto found = instances_named(*mount, ::getuid());
+    for (const auto& [directory, record] : found) {
+        if (record.mount != *mount && record.mount != local_mount(*mount, options.node)) {
+            continue;
+        }
+        if (!is_running(record.pid, record.pid_started)) {
+            return failed(record.mount + ": its daemon is gone (clear the mount with 'copper stop')");
+        }
+        return record;
+    }
+    if (!found.empty()) {
+        return misused("--node " + std::to_string(options.node) + ": " + *mount +
+                       " has no such node on this machine");
+    }
+    return failed("no Copper serves " + *mount + " on this node (start one with 'copper launch')");
+}
+
+Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options) {
+    auto instance = running_instance(options);
+    if (!instance) {
+        return tl::make_unexpected(instance.error());
+    }
+    auto trees = options.prefixes.empty() ? Result<std::vector<std::string>>(instance->trees)
+                                          : places_of(options.prefixes);
+    if (!trees) {
+        return tl::make_unexpected(trees.error());
+    }
+    MirrorEnvironment environment;
+    const auto python_modules =
+        options.no_python_modules ? std::string() : python_module_directory(::getuid(), instance->mount);
+    environment.mirror = {.mount = instance->mount, .trees = std::move(*trees), .mounts = {}};
+    for (const auto& other : copper_mounts()) {
+        environment.mirror.mounts.push_back(other.point);
+    }
+    environment.variables = mirrored_environment({.mirror = environment.mirror,
+                                                  .scratch = scratch_directory(::getuid()),
+                                                  .python_bytecode_in_scratch = options.pycache_prefix,
+                                                  .python_modules = python_modules},
+                                                 read_variable, resolve_path);
+    return environment;
+}
+
+}  // namespace copper::cli

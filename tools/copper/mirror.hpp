@@ -1,0 +1,44 @@
+// What `copper path`, `env` and `run` know of the running mirror.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/copper/common.hpp"
+#include "tools/copper/environment.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace copper::cli {
+
+struct MirrorOptions {
+    std::string mount;
+    std::uint32_t node = 0;             // whose mount, where several nodes share this machine
+    std::vector<std::string> prefixes;  // instead of the trees
+    bool pycache_prefix = false;
+    bool no_python_modules = false;
+};
+
+// --mount and --node; and the ones of `env` and `run`.
+void add_mirror_options(CLI::App& command, MirrorOptions& options);
+void add_environment_options(CLI::App& command, MirrorOptions& options);
+
+// The running daemon of this node that the options name.
+Result<InstanceRecord> running_instance(const MirrorOptions& options);
+
+// The variables that send a program through the mirror, and the mirror, from its daemon's record: every rank
+// of a job may ask for them, so no other node is asked.
+struct MirrorEnvironment {
+    Mirror mirror;
+    Variables variables;
+};
+Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options);
+
+// realpath(3).
+std::optional<std::string> resolve_path(const std::string& path);
+
+}  // namespace copper::cli

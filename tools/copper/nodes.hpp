@@ -1,0 +1,23 @@
+// Finds the job's nodes and its launcher: what `copper launch` must know of the site it runs on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/copper/common.hpp"
+#include "tools/copper/launcher.hpp"
+
+namespace copper::cli {
+
+// `from` as in --nodes-from: pbs, slurm, flux, auto or a file.
+Result<std::vector<std::string>> find_nodes(const std::string& from);
+
+struct LauncherChoice {
+    std::string name;          // as in --launcher
+    std::string arguments;     // COPPER_LAUNCHER_ARGS
+    bool one_machine = false;  // --local: srun does not start processes on this machine alone
+    bool this_node_alone = false;
+};
+Result<Launcher> find_launcher(const LauncherChoice& choice);
+
+}  // namespace copper::cli

@@ -1,0 +1,67 @@
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+
+#include "cache/path.hpp"
+#include "tools/copper/mirror.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+struct PathOptions {
+    MirrorOptions mirror;
+    std::string path;
+    bool real = false;
+};
+
+// Absolute and without "..", which means something else behind a symbolic link than as text.
+Result<std::string> absolute_path(const std::string& text) {
+    std::error_code error;
+    const auto absolute = std::filesystem::absolute(text, error).string();
+    auto place = error ? std::nullopt : normalise_path(absolute);
+    if (!place && !error) {
+        place = resolve_path(absolute);
+    }
+    if (!place) {
+        return failed(text + ": no such path");
+    }
+    return std::move(*place);
+}
+
+Result<void> print_path(const PathOptions& options) {
+    const auto instance = running_instance(options.mirror);
+    if (!instance) {
+        return tl::make_unexpected(instance.error());
+    }
+    const std::string& mount = instance->mount;
+    const auto place = absolute_path(options.path);
+    if (!place) {
+        return tl::make_unexpected(place.error());
+    }
+    const auto outside = out_of_mirror(mount, *place);
+    if (options.real) {
+        if (!outside) {
+            return failed(*place + ": not under the mount " + mount);
+        }
+        std::cout << *outside << "\n";
+        return {};
+    }
+    // A path that is under the mount already stays what it is.
+    std::cout << (outside ? *place : mount + *place) << "\n";
+    return {};
+}
+
+}  // namespace
+
+void add_path(CLI::App& app, Action& action) {
+    auto options = std::make_shared<PathOptions>();
+    auto* command = app.add_subcommand("path", "A path's place under the mount, and back");
+    add_mirror_options(*command, options->mirror);
+    command->add_flag("--real", options->real,
+                      "The other way: from a place under the mount to the path itself");
+    command->add_option("P", options->path, "The path")->required();
+    command->callback([options, &action] { action = [options] { return print_path(*options); }; });
+}
+
+}  // namespace copper::cli

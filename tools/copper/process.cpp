@@ -1,0 +1,279 @@
+#include "tools/copper/process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "cache/unique_fd.hpp"
+#include "daemon/instance.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// After SIGKILL: the kernel may have to finish an operation on a slow filesystem first.
+constexpr std::chrono::milliseconds kill_patience{5000};
+
+int remaining_ms(Clock::time_point deadline) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    return left <= 0 ? 0 : static_cast<int>(std::min<std::int64_t>(left, INT_MAX));
+}
+
+// What execve(2) needs, made before fork(2): the child of a process with threads may not allocate.
+class Image {
+  public:
+    Image(std::vector<std::string> argv, const std::map<std::string, std::string>& added)
+        : argv_(std::move(argv)) {
+        for (char** entry = environ; *entry != nullptr; ++entry) {
+            const std::string text = *entry;
+            if (!added.contains(text.substr(0, text.find('=')))) {
+                environment_.push_back(text);
+            }
+        }
+        for (const auto& [name, value] : added) {
+            environment_.push_back(name + "=" + value);
+        }
+        point(argv_, argv_pointers_);
+        point(environment_, environment_pointers_);
+    }
+    Image(const Image&) = delete;
+    Image& operator=(const Image&) = delete;
+
+    char* const* argv() { return argv_pointers_.data(); }
+    char* const* environment() { return environment_pointers_.data(); }
+
+  private:
+    static void point(std::vector<std::string>& texts, std::vector<char*>& pointers) {
+        for (auto& text : texts) {
+            pointers.push_back(text.data());
+        }
+        pointers.push_back(nullptr);
+    }
+    std::vector<std::string> argv_, environment_;
+    std::vector<char*> argv_pointers_, environment_pointers_;
+};
+
+// A pipe or file that the caller's caller left open must not be held for ever by a daemon.
+void close_on_exec_above_2() {
+    constexpr unsigned close_range_cloexec = 1U << 2;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
+#ifdef SYS_close_range
+    if (::syscall(SYS_close_range, 3U, ~0U, close_range_cloexec) == 0) {
+        return;
+    }
+#endif
+    constexpr int descriptors_max = 1024;
+    for (int fd = 3; fd < descriptors_max; ++fd) {
+        ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    }
+}
+
+// Runs in the child; only async-signal-safe calls. Ends with the reason written to `report`.
+[[noreturn]] void become(const SpawnRequest& request, const char* program, Image& image, int report) {
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (request.own_session) {
+        ::setsid();
+    }
+    const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (input >= 0) {
+        ::dup2(input, STDIN_FILENO);
+    }
+    // In this order, so that standard error may go where standard output went.
+    if (request.errors >= 0) {
+        ::dup2(request.errors, STDERR_FILENO);
+    }
+    if (request.output >= 0) {
+        ::dup2(request.output, STDOUT_FILENO);
+    }
+    close_on_exec_above_2();
+    ::execve(program, image.argv(), image.environment());
+    const int error = errno;
+    [[maybe_unused]] const auto written = ::write(report, &error, sizeof error);
+    ::_exit(127);
+}
+
+std::string joined_start(const std::vector<std::string>& argv) {
+    return argv.empty() ? "" : argv.front();
+}
+
+UniqueFd open_process(const ProcessName& process) {
+    UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+    // The start time is compared after opening: from here on the descriptor cannot mean another process.
+    if (fd && start_time_of(process.pid) != process.started) {
+        fd.reset();
+        errno = ESRCH;
+    }
+    return fd;
+}
+
+// Reads until the end of the file or the deadline; false at the deadline.
+bool read_all(int fd, Clock::time_point deadline, std::string& text) {
+    std::array<char, 4096> buffer{};
+    for (;;) {
+        pollfd waiting{fd, POLLIN, 0};
+        if (retry_eintr([&] { return ::poll(&waiting, 1, remaining_ms(deadline)); }) <= 0) {
+            return false;
+        }
+        const auto count = retry_eintr([&] { return ::read(fd, buffer.data(), buffer.size()); });
+        if (count <= 0) {
+            return true;
+        }
+        text.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+}
+
+}  // namespace
+
+std::optional<std::string> find_program(const std::string& name) {
+    if (name.find('/') != std::string::npos) {
+        return ::access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
+    }
+    const char* path = std::getenv("PATH");
+    std::istringstream directories(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+    for (std::string directory; std::getline(directories, directory, ':');) {
+        const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
+        if (::access(candidate.c_str(), X_OK) == 0) {
+            return candidate;
+        }
+    }
+    return std::nullopt;
+}
+
+Result<pid_t> spawn(const SpawnRequest& request) {
+    const auto program = find_program(joined_start(request.argv));
+    if (!program) {
+        return lacking(joined_start(request.argv) + ": not found, or not executable");
+    }
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return failed(std::string("pipe: ") + std::strerror(errno));
+    }
+    const UniqueFd report_read(ends[0]);
+    UniqueFd report_write(ends[1]);
+    Image image(request.argv, request.environment);
+    const pid_t pid = ::fork();
+    if (pid < 0) {
+        return failed(std::string("fork: ") + std::strerror(errno));
+    }
+    if (pid == 0) {
+        become(request, program->c_str(), image, report_write.get());
+    }
+    report_write.reset();
+    int error = 0;
+    const auto count = retry_eintr([&] { return ::read(report_read.get(), &error, sizeof error); });
+    if (count == static_cast<ssize_t>(sizeof error)) {
+        retry_eintr([&] { return ::waitpid(pid, nullptr, 0); });
+        return failed(*program + ": " + std::strerror(error));
+    }
+    return pid;
+}
+
+Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return failed(std::string("pipe: ") + std::strerror(errno));
+    }
+    const UniqueFd reading(ends[0]);
+    UniqueFd writing(ends[1]);
+    const auto pid = spawn({.argv = argv,
+                            .environment = {},
+                            .output = writing.get(),
+                            .errors = writing.get(),
+                            .own_session = true});
+    writing.reset();
+    if (!pid) {
+        return tl::make_unexpected(pid.error());
+    }
+    Output output;
+    const bool ended = read_all(reading.get(), Clock::now() + deadline, output.text);
+    if (!ended) {
+        ::kill(-*pid, SIGKILL);
+    }
+    retry_eintr([&] { return ::waitpid(*pid, &output.status, 0); });
+    if (!ended) {
+        return failed(argv.front() + ": no end after " + std::to_string(deadline.count()) + " ms");
+    }
+    return output;
+}
+
+bool succeeded(const Output& output) {
+    return WIFEXITED(output.status) && WEXITSTATUS(output.status) == 0;
+}
+
+std::string describe_status(int status) {
+    if (WIFSIGNALED(status)) {
+        return "signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")";
+    }
+    return "exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+bool send_signal(const ProcessName& process, int signal) {
+    const UniqueFd fd = open_process(process);
+    if (fd) {
+        return ::syscall(SYS_pidfd_send_signal, fd.get(), signal, nullptr, 0) == 0;
+    }
+    if (errno != ENOSYS && errno != EPERM) {
+        return false;
+    }
+    return is_running(process.pid, process.started) && ::kill(process.pid, signal) == 0;
+}
+
+bool wait_for_end(const ProcessName& process, std::chrono::milliseconds deadline) {
+    const auto end = Clock::now() + deadline;
+    const UniqueFd fd = open_process(process);
+    if (fd) {
+        pollfd waiting{fd.get(), POLLIN, 0};
+        return retry_eintr([&] { return ::poll(&waiting, 1, remaining_ms(end)); }) > 0;
+    }
+    if (errno != ENOSYS && errno != EPERM) {
+        return true;
+    }
+    constexpr int look_again_ms = 20;
+    while (is_running(process.pid, process.started)) {
+        if (remaining_ms(end) == 0) {
+            return false;
+        }
+        ::poll(nullptr, 0, std::min(look_again_ms, remaining_ms(end)));
+    }
+    return true;
+}
+
+std::vector<ProcessName> session_of(pid_t leader) {
+    std::vector<ProcessName> members;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+        const auto pid = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
+        if (pid > 0 && pid != leader && ::getsid(pid) == leader) {
+            members.push_back({pid, start_time_of(pid)});
+        }
+    }
+    return members;
+}
+
+bool end_process(const ProcessName& process, std::chrono::milliseconds patience) {
+    if (!send_signal(process, SIGTERM)) {
+        return wait_for_end(process, std::chrono::milliseconds(0));
+    }
+    send_signal(process, SIGCONT);
+    if (wait_for_end(process, patience)) {
+        return true;
+    }
+    send_signal(process, SIGKILL);
+    return wait_for_end(process, kill_patience);
+}
+
+}  // namespace copper::cli

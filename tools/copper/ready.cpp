@@ -1,0 +1,82 @@
+#include "tools/copper/ready.hpp"
+
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+namespace copper::cli {
+
+namespace {
+
+constexpr std::size_t tail_lines_max = 20;
+constexpr std::size_t line_bytes_max = 16U << 20;
+
+Readiness readiness_from(const nlohmann::json& json) {
+    Readiness readiness;
+    readiness.ready = json.at("ready").get<std::uint32_t>();
+    readiness.nodes = json.at("nodes").get<std::uint32_t>();
+    readiness.done = json.value("done", false);
+    readiness.missing = json.value("missing", std::vector<std::uint32_t>());
+    for (const auto& failed : json.value("failed", nlohmann::json::array())) {
+        readiness.failed.push_back({.rank = failed.value("rank", 0U),
+                                    .host = failed.value("host", std::string()),
+                                    .reason = failed.value("reason", std::string())});
+    }
+    return readiness;
+}
+
+}  // namespace
+
+std::optional<Readiness> parse_readiness(std::string_view line) {
+    const auto start = line.find("{\"copper\":\"ready\"");
+    if (start == std::string_view::npos) {
+        return std::nullopt;
+    }
+    // operator>> stops at the end of the value; json::parse() would refuse what follows it.
+    std::istringstream input{std::string(line.substr(start))};
+    try {
+        nlohmann::json json;
+        input >> json;
+        return readiness_from(json);
+    } catch (const nlohmann::json::exception&) {
+        return std::nullopt;
+    }
+}
+
+std::optional<Readiness> ReadyReader::feed(std::string_view text) {
+    std::optional<Readiness> last;
+    unfinished_.append(text);
+    std::size_t start = 0;
+    for (auto end = unfinished_.find('\n'); end != std::string::npos; end = unfinished_.find('\n', start)) {
+        if (auto readiness = take_line(std::string_view(unfinished_).substr(start, end - start))) {
+            last = std::move(readiness);
+        }
+        start = end + 1;
+    }
+    unfinished_.erase(0, start);
+    if (unfinished_.size() > line_bytes_max) {
+        unfinished_.clear();
+    }
+    return last;
+}
+
+std::optional<Readiness> ReadyReader::take_line(std::string_view line) {
+    auto readiness = parse_readiness(line);
+    if (!readiness && !line.empty()) {
+        if (other_lines_.size() == tail_lines_max) {
+            other_lines_.erase(other_lines_.begin());
+        }
+        other_lines_.emplace_back(line);
+    }
+    return readiness;
+}
+
+std::vector<std::string> ReadyReader::tail() const {
+    auto lines = other_lines_;
+    if (!unfinished_.empty()) {
+        lines.push_back(unfinished_);
+    }
+    return lines;
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,47 @@
+// What the daemon of rank 0 tells about the nodes' readiness, found in the launcher's output.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace copper::cli {
+
+struct Readiness {
+    struct Failed {
+        std::uint32_t rank = 0;
+        std::string host;
+        std::string reason;
+        bool operator==(const Failed&) const = default;
+    };
+    std::uint32_t ready = 0;
+    std::uint32_t nodes = 0;
+    std::vector<Failed> failed;
+    std::vector<std::uint32_t> missing;  // ranks that have said nothing yet
+    bool done = false;                   // nothing more will be said
+    bool operator==(const Readiness&) const = default;
+
+    bool everywhere() const { return done && ready == nodes; }
+};
+
+// A launcher may put a prefix in front of a line ("[1,0]<stdout>:"), or other text behind it. Nothing for a
+// line that holds no report.
+std::optional<Readiness> parse_readiness(std::string_view line);
+
+// Collects the launcher's output. Text may come in any pieces.
+class ReadyReader {
+  public:
+    // The last report among the lines that this text completes, if there is one.
+    std::optional<Readiness> feed(std::string_view text);
+    // What the launcher and the daemons said besides reports: the last lines.
+    std::vector<std::string> tail() const;
+
+  private:
+    std::optional<Readiness> take_line(std::string_view line);
+    std::string unfinished_;
+    std::vector<std::string> other_lines_;
+};
+
+}  // namespace copper::cli

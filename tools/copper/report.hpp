@@ -1,0 +1,26 @@
+// `copper stats` as JSON and as text, from the nodes' answers. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace copper::cli {
+
+struct JobStatistics {
+    std::string job;
+    std::string mount;
+    std::vector<nlohmann::json> nodes;  // one each, by rank; lost ones too (per_node() of common.hpp)
+    std::size_t top_paths = 0;          // how many of the paths asked for most are reported
+};
+
+bool is_lost(const nlohmann::json& node);
+
+// Schema 1 of INTERFACE.md: its keys are stable, more may be added.
+nlohmann::json statistics_json(const JobStatistics& job);
+
+// A table of the totals, and one of the paths.
+std::string statistics_text(const JobStatistics& job);
+
+}  // namespace copper::cli

@@ -1,0 +1,79 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "daemon/metrics.hpp"
+#include "tools/copper/common.hpp"
+#include "tools/copper/report.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+struct StatsOptions {
+    std::string mount;
+    bool json = false;
+    bool open_metrics = false;
+    std::optional<std::uint32_t> node;
+    std::uint32_t top = 0;
+};
+
+void print(const StatsOptions& options, const JobStatistics& job) {
+    if (options.open_metrics) {
+        std::vector<nlohmann::json> alive;
+        for (const auto& node : job.nodes) {
+            if (!is_lost(node)) {
+                alive.push_back(node);
+            }
+        }
+        std::cout << to_open_metrics(alive);
+    } else if (options.json) {
+        std::cout << statistics_json(job).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+                  << "\n";
+    } else {
+        std::cout << statistics_text(job);
+    }
+}
+
+Result<void> print_stats(const StatsOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto reply = ask_job(
+        *mount, {.verb = verb::stats, .argument = options.top > 0 ? std::to_string(options.top) : ""});
+    if (!reply) {
+        return tl::make_unexpected(reply.error());
+    }
+    JobStatistics job{
+        .job = reply->job, .mount = *mount, .nodes = per_node(*reply), .top_paths = options.top};
+    if (options.node && *options.node >= job.nodes.size()) {
+        return misused("--node " + std::to_string(*options.node) + ": the job has the nodes 0 to " +
+                       std::to_string(job.nodes.size() - 1));
+    }
+    if (options.node) {
+        job.nodes = {job.nodes[*options.node]};
+    }
+    print(options, job);
+    return {};
+}
+
+}  // namespace
+
+void add_stats(CLI::App& app, Action& action) {
+    auto options = std::make_shared<StatsOptions>();
+    auto* command = app.add_subcommand("stats", "Live statistics of the whole job");
+    command->add_option("--mount", options->mount,
+                        "The mount that names the job (default /tmp/$USER/copper)");
+    auto* json = command->add_flag("--json", options->json, "As JSON, with stable keys");
+    auto* open_metrics =
+        command->add_flag("--openmetrics", options->open_metrics, "As OpenMetrics text, per node");
+    open_metrics->excludes(json);
+    command->add_option("--top", options->top, "Also the N paths that the kernel asked for most (up to 1000)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1000))
+        ->excludes(open_metrics);
+    command->add_option("--node", options->node, "Of this node only")->type_name("RANK");
+    command->callback([options, &action] { action = [options] { return print_stats(*options); }; });
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,236 @@
+#include <pwd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <charconv>
+#include <filesystem>
+#include <iostream>
+#include <thread>
+
+#include "daemon/metrics.hpp"
+#include "tools/copper/cleanup.hpp"
+#include "tools/copper/everywhere.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/node_list.hpp"
+#include "tools/copper/process.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// For statistics on the way out: they are not worth a long wait.
+constexpr milliseconds statistics_patience{2000};
+constexpr milliseconds stop_patience{10000};
+// The same where a daemon is known to be dead, so that its answer would be waited for in vain.
+constexpr milliseconds short_stop_patience{3000};
+// From a node's answer to the end of its daemon, and from there to the end of the launcher.
+constexpr milliseconds end_patience{10000};
+
+struct StopOptions {
+    std::string mount;
+    bool local = false;
+    std::string user;
+    std::string batch_job;
+};
+
+std::string number(const nlohmann::json& totals, const char* group, const char* name) {
+    const auto found = totals.find(group);
+    return found == totals.end() ? "?" : text_of(*found, name);
+}
+
+void print_summary(const ControlReply& reply) {
+    std::vector<nlohmann::json> nodes;
+    for (const auto& part : reply.parts) {
+        nodes.push_back(part.body);
+    }
+    const auto totals = add_up(nodes);
+    std::cout << "nodes " << reply.parts.size() << " of " << reply.nodes << ", FUSE requests "
+              << number(totals, "fuse", "requests") << "; backing filesystem: listings "
+              << number(totals, "backing", "listings") << ", files opened "
+              << number(totals, "backing", "file_opens") << ", bytes " << number(totals, "backing", "bytes")
+              << "; direct reads " << number(totals, "fallbacks", "direct_reads") << "\n";
+}
+
+void show(const CleanReport& report) {
+    for (const auto& line : report.done) {
+        std::cout << line << "\n";
+    }
+    for (const auto& line : report.problems) {
+        say(line);
+    }
+}
+
+// `nothing_done` is said if nothing had to be cleaned up.
+Result<void> conclude(const CleanReport& report,
+                      const std::string& nothing_done = "nothing of Copper was left on this node") {
+    show(report);
+    if (report.done.empty() && report.problems.empty()) {
+        std::cout << nothing_done << "\n";
+    }
+    if (!report.problems.empty()) {
+        return failed("not everything could be cleaned up on this node (see above)");
+    }
+    return {};
+}
+
+Result<uid_t> user_named(const std::string& name) {
+    if (const passwd* entry = ::getpwnam(name.c_str()); entry != nullptr) {
+        return entry->pw_uid;
+    }
+    uid_t user = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), user);
+    if (error != std::errc() || end != name.data() + name.size()) {
+        return misused("--user " + name + ": no such user");
+    }
+    return user;
+}
+
+Result<void> stop_this_node(const StopOptions& options) {
+    CleanScope scope;
+    if (!options.batch_job.empty()) {
+        scope.batch_job = options.batch_job;
+    }
+    if (!options.mount.empty()) {
+        const auto mount = mount_named(options.mount);
+        if (!mount) {
+            return tl::make_unexpected(mount.error());
+        }
+        scope.mount = *mount;
+        return conclude(clean_own(scope));
+    }
+    std::optional<uid_t> user;
+    if (!options.user.empty()) {
+        const auto named = user_named(options.user);
+        if (!named) {
+            return tl::make_unexpected(named.error());
+        }
+        user = *named;
+    }
+    if (::geteuid() == 0) {
+        return conclude(clean_users(user, scope));
+    }
+    if (user && *user != ::getuid()) {
+        return misused("--user " + options.user + ": only root cleans up for others");
+    }
+    return conclude(clean_own(scope));
+}
+
+// The nodes of which nothing was heard, except this one, which is cleaned up without a launcher.
+std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::optional<ControlReply>& reply) {
+    std::vector<std::string> heard = {host_name()};
+    for (const auto& part : reply ? reply->parts : std::vector<ControlReply::Part>()) {
+        heard.push_back(text_of(part.body, "host"));
+    }
+    return hosts_without(launch.hosts, heard);
+}
+
+// Returns the nodes that could not be cleaned. Where the job was launched from this node, those that were
+// silent need it; else the others' launch record must go too, and which node has it is not known here.
+std::vector<std::string> clean_other_nodes(const std::string& mount,
+                                           const std::optional<LaunchRecord>& launch,
+                                           const std::vector<Found>& found,
+                                           const std::optional<ControlReply>& reply) {
+    const std::vector<std::string> command = {own_program(), "stop", "--local", "--mount", mount};
+    if (launch) {
+        return run_on_hosts(launch->launcher, silent_hosts(*launch, reply), command);
+    }
+    if (found.empty() || found.front().record.run_everywhere.empty()) {
+        return {};
+    }
+    auto everywhere = found.front().record.run_everywhere;
+    everywhere.insert(everywhere.end(), command.begin(), command.end());
+    const auto output = capture(everywhere, host_patience);
+    const bool clean = output && succeeded(*output);
+    return clean ? std::vector<std::string>() : std::vector<std::string>{"all other nodes"};
+}
+
+bool is_alive(const Found& instance) {
+    return is_running(instance.record.pid, instance.record.pid_started);
+}
+
+void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRecord>& launch,
+                   const std::optional<ControlReply>& reply) {
+    if (!reply) {
+        return;  // nobody has been told to end: the clean-up ends them
+    }
+    for (const auto& instance : found) {
+        const auto same_rank = [&](const ControlReply::Part& part) {
+            return part.rank == instance.record.rank;
+        };
+        if (std::any_of(reply->parts.begin(), reply->parts.end(), same_rank)) {
+            wait_for_end({instance.record.pid, instance.record.pid_started}, end_patience);
+        }
+    }
+    // A launcher does not end before its processes.
+    if (launch && std::none_of(found.begin(), found.end(), is_alive)) {
+        wait_for_end(launch->process, end_patience);
+    }
+}
+
+std::optional<ControlReply> ask_to_stop(const std::string& mount, milliseconds patience) {
+    if (auto statistics = ask_job(mount, {verb::stats, "", statistics_patience})) {
+        print_summary(*statistics);
+    }
+    auto reply = ask_job(mount, {verb::stop, "", patience});
+    if (!reply) {
+        say(reply.error().reason + "\n  ending it without its help");
+        return std::nullopt;
+    }
+    return std::move(*reply);
+}
+
+Result<void> stop_job(const StopOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto found = instances_named(*mount, ::getuid());
+    const auto launch = read_launch(::getuid(), *mount);
+    const auto alive = std::count_if(found.begin(), found.end(), is_alive);
+    const bool all = static_cast<std::size_t>(alive) == found.size();
+    const auto reply =
+        alive != 0 ? ask_to_stop(*mount, all ? stop_patience : short_stop_patience) : std::nullopt;
+    const auto unclean = clean_other_nodes(*mount, launch, found, reply);
+    wait_for_ends(found, launch, reply);
+    const auto report = clean_own({.mount = *mount, .batch_job = {}});
+    if (found.empty() && !launch && report.done.empty() && report.problems.empty()) {
+        std::cout << "nothing serves " << *mount << " on this node\n";
+        return {};
+    }
+    for (const auto& host : unclean) {
+        say("could not clean up on " + host + " (run 'copper stop --local' there)");
+    }
+    if (auto concluded = conclude(report, "stopped " + *mount); !concluded || unclean.empty()) {
+        return concluded;
+    }
+    return failed("not every node could be reached for the clean-up (see above)");
+}
+
+}  // namespace
+
+void add_stop(CLI::App& app, Action& action) {
+    auto options = std::make_shared<StopOptions>();
+    auto* command =
+        app.add_subcommand("stop", "Unmount and end all daemons of the job; does nothing if there are none");
+    command->add_option("--mount", options->mount,
+                        "The mount that names the job (default /tmp/$USER/copper)");
+    auto* local =
+        command->add_flag("--local", options->local,
+                          "This node only, without a launcher and whatever state it is in: all of this "
+                          "user's instances (as root: everybody's), or that of --mount");
+    command->add_option("--user", options->user, "With --local, as root: only this user's (name or id)")
+        ->needs(local);
+    command
+        ->add_option("--batch-job", options->batch_job,
+                     "With --local: spare live instances that name another batch job than this one")
+        ->type_name("ID")
+        ->needs(local);
+    command->callback([options, &action] {
+        action = [options] { return options->local ? stop_this_node(*options) : stop_job(*options); };
+    });
+}
+
+}  // namespace copper::cli

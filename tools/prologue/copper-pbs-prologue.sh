@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# PBS: for $PBS_HOME/mom_priv/prologue (runs as root on each node before a job starts; arguments: job id, user, ...).
+# Always ends with 0. It may be a copy: then it looks for the installation that COPPER or PATH lead to,
+# which must be root's own.
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+if [[ ! -x $here/copper-node-prepare.sh ]]; then
+    copper=$(readlink -f "${COPPER:-$(command -v copper || printf /usr/local/bin/copper)}" || true)
+    here=$(dirname "$copper")/../libexec/copper/prologue
+fi
+if [[ -x $here/copper-node-prepare.sh && -O $here/copper-node-prepare.sh ]]; then
+    "$here/copper-node-prepare.sh" || true
+    # What an earlier job left is cleared like after a job.
+    "$here/../epilogue/copper-node-clean.sh" "${2:-}" "${1:-}" || true
+else
+    logger -t copper-prepare -- "no Copper installation found by $0: nothing done" || true
+fi
+exit 0

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Slurm: for slurm.conf's Prolog= (runs as root on each node before a job starts there).
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+"$here/copper-node-prepare.sh" || true
+# What an earlier job left is cleared like after a job.
+"$here/../epilogue/copper-slurm-epilog.sh" || true
+exit 0

@@ -1,0 +1,36 @@
+"""Lets Python read modules without asking isatty() of each; `copper env` and `copper run` put it in front of PYTHONPATH.
+
+Before Python 3.14, open() asks isatty() of every file, also of the modules that it imports. That is an ioctl, which Linux
+passes on to a FUSE daemon each time: the only request that is left when a package is imported again through Copper.
+"""
+
+import sys
+
+
+def _read_modules_plainly():
+    import _frozen_importlib_external as importer
+    import _io
+
+    def get_data(self, path):
+        with _io.FileIO(path, "r") as file:
+            return file.read()
+
+    importer.FileLoader.get_data = get_data
+
+
+def _run_the_next_one():
+    """A sitecustomize module of the site or the user, which this one stands in front of."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    here = __file__.rpartition("/")[0]
+    spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if entry != here])
+    if spec is not None and spec.loader is not None and spec.origin != __file__:
+        module = module_from_spec(spec)
+        sys.modules[__name__] = module
+        spec.loader.exec_module(module)
+
+
+if sys.version_info < (3, 14):
+    _read_modules_plainly()
+_run_the_next_one()
