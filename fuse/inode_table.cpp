@@ -215,12 +215,12 @@ std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attrib
     if (old == nullptr || node == root_node) {
         return std::nullopt;
     }
-    const auto named = state->names.find(Key{old->parent, old->name});
-    if (named == state->names.end() || named->second != node) {
-        return std::nullopt;
-    }
     const Place place{
         .parent = old->parent, .directory = state->path(state->inodes.at(old->parent)), .name = old->name};
+    const auto named = state->names.find(Key{old->parent, old->name});
+    if (named == state->names.end() || named->second != node) {
+        return place;
+    }
     state->names.erase(named);
     if (state->kept < kept_max || old->kept) {
         Inode& inode = state->inodes.at(state->add(place.parent, place.name));

@@ -79,7 +79,8 @@ class InodeTable {
 
     // The file under `node`'s name is another one by now, with `attributes`: the name gets a new node, which
     // an older Listing does not change back. Whoever has the old file open keeps the old node. Returns the
-    // place whose entry in the kernel is out of date; nothing if the name is not the node's any more.
+    // place whose entry in the kernel is out of date, also if the name had a new node before; nothing if
+    // the kernel does not know the node.
     std::optional<Place> supersede(NodeId node, const Attributes& attributes);
 
     std::optional<NodeId> find(std::string_view path);

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <map>
 
 #include "cache/codec.hpp"
@@ -160,6 +161,8 @@ class FuseOperations : public testing::Test {
     int fetches = 0;
     std::vector<NodeId> invalidated;
     std::vector<std::string> names_invalidated;
+    bool hold_notices = false;
+    std::deque<std::function<void()>> held_notices;
     FuseCounters counters;
     Cache cache{{.budget_bytes = std::uint64_t{1} << 30}, [this](const ObjectKey& key) { fetch(key); }};
     Operations operations{
@@ -170,7 +173,11 @@ class FuseOperations : public testing::Test {
          .name =
              [this](NodeId, const std::string& name, const std::function<void()>& then) {
                  names_invalidated.push_back(name);
-                 then();
+                 if (hold_notices) {
+                     held_notices.push_back(then);
+                 } else {
+                     then();
+                 }
              }}};
 };
 
@@ -334,7 +341,25 @@ TEST_F(FuseOperations, NeverMixesVersions) {
     EXPECT_EQ(read(big, extent_bytes, 10).error, ESTALE);
     EXPECT_EQ(read(big, extent_bytes - 5, 10).error, ESTALE);
     EXPECT_TRUE(invalidated.empty());
-    EXPECT_EQ(names_invalidated, std::vector<std::string>{"big"});
+    EXPECT_EQ(names_invalidated, (std::vector<std::string>{"big", "big"}));
+}
+
+TEST_F(FuseOperations, AnswersReadersOfAnOldVersionWhenItsNameIsForgotten) {
+    const NodeId big = lookup(tree(), "big").node;
+    EXPECT_EQ(read(big, 0, 10).error, 0);
+    put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'A'));
+    hold_notices = true;
+    Answer first;
+    Answer second;
+    operations.read(reply(first), big, {.offset = extent_bytes, .bytes = 10});
+    operations.read(reply(second), big, {.offset = extent_bytes, .bytes = 10});
+    EXPECT_EQ(first.replies, 0);
+    EXPECT_EQ(second.replies, 0) << "who opens the file now finds the old one again";
+    for (const auto& then : held_notices) {
+        then();
+    }
+    EXPECT_EQ(first.error, ESTALE);
+    EXPECT_EQ(second.error, ESTALE);
 }
 
 TEST_F(FuseOperations, GivesTheNewVersionToWhoOpensAgain) {
