@@ -105,8 +105,7 @@ bool write_file(int directory, const char* name, std::string_view text) {
 
 // Whole or not at all: a reader never sees half a record.
 tl::expected<void, std::string> write_record(int directory, const InstanceRecord& record) {
-    const std::string text = to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (!write_file(directory, new_record_name, text) ||
+    if (!write_file(directory, new_record_name, to_text(record)) ||
         ::renameat(directory, new_record_name, directory, record_name) != 0) {
         return tl::make_unexpected("cannot write the instance record: " + error_text());
     }
@@ -191,6 +190,18 @@ std::string already_served(const InstanceRecord& record, const std::string& dire
 
 }  // namespace
 
+std::string to_text(const InstanceRecord& record) {
+    return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<InstanceRecord> parse_instance_record(std::string_view text) {
+    try {
+        return record_from(nlohmann::json::parse(text));
+    } catch (const nlohmann::json::exception&) {
+        return std::nullopt;
+    }
+}
+
 std::string instance_directory(uid_t user, const std::string& mount) {
     std::array<char, 17> hash = {};
     std::snprintf(hash.data(), hash.size(), "%016llx",
@@ -251,14 +262,7 @@ std::optional<InstanceRecord> read_instance(const std::string& directory) {
     }
     const UniqueFd file(::openat(opened->directory.get(), record_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     const auto text = file ? read_whole(file.get()) : std::nullopt;
-    if (!text) {
-        return std::nullopt;
-    }
-    try {
-        return record_from(nlohmann::json::parse(*text));
-    } catch (const nlohmann::json::exception&) {
-        return std::nullopt;
-    }
+    return text ? parse_instance_record(*text) : std::nullopt;
 }
 
 std::vector<std::string> find_instances(std::optional<uid_t> user) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tl/expected.hpp>
@@ -33,7 +34,11 @@ struct InstanceRecord {
     // How the job was launched, for `copper stop`: argv prefix that runs one command on every node. Empty:
     // none.
     std::vector<std::string> run_everywhere = {};
+    bool operator==(const InstanceRecord&) const = default;
 };
+// As it stands in the instance's directory (JSON); nothing for a text that is no record.
+std::string to_text(const InstanceRecord& record);
+std::optional<InstanceRecord> parse_instance_record(std::string_view text);
 
 // Owned by the daemon: made at the start, removed by the destructor with everything in it.
 class Instance {

@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -430,31 +432,6 @@ Texts split_at_colons(std::string_view text) {
     return parts;
 }
 
-void read_environment(Sources& sources) {
-    for (char** variable = environ; *variable != nullptr; ++variable) {
-        const std::string_view text(*variable);
-        const auto equals = text.find('=');
-        if (!text.starts_with(environment_prefix) || equals == std::string_view::npos) {
-            continue;
-        }
-        const std::string key(text.substr(0, equals));
-        const std::string name = option_name_of(key);
-        if (key == config_variable) {
-            continue;
-        }
-        if (!is_public_name(name)) {
-            sources.warnings.push_back(key + ": no such option; ignored");
-            continue;
-        }
-        const OptionRow* row = find_row(name);
-        const bool list = row != nullptr && row->arity == OptionRow::Arity::repeatable;
-        const std::string value(text.substr(equals + 1));
-        if (auto texts = list ? split_at_colons(value) : Texts{value}; !texts.empty()) {
-            sources.by_name[name] = {.source = key, .texts = std::move(texts)};
-        }
-    }
-}
-
 std::optional<std::string> text_of(const toml::node& node) {
     if (const auto* text = node.as_string()) {
         return text->get();
@@ -489,38 +466,24 @@ std::optional<Texts> texts_of(const toml::node& node) {
     return texts.empty() ? std::nullopt : std::optional(texts);
 }
 
-tl::expected<toml::table, std::string> parse_file(const std::string& path) {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) {
-        return wrong(path + ": " + (error ? error.message() : "is not a file"));
-    }
+tl::expected<toml::table, std::string> parse_toml(std::string_view text, const std::string& name) {
     try {
-        return toml::parse_file(path);
+        return toml::parse(text);
     } catch (const toml::parse_error& failure) {
         std::ostringstream message;
-        message << path << ":" << failure.source().begin.line << ": " << failure.description();
+        message << name << ":" << failure.source().begin.line << ": " << failure.description();
         return wrong(message.str());
     }
 }
 
 Taken read_file(const std::string& path, Sources& sources) {
-    const auto table = parse_file(path);
-    if (!table) {
-        return wrong(table.error());
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) {
+        return wrong(path + ": " + (error ? error.message() : "is not a file"));
     }
-    for (const auto& [key, value] : *table) {
-        const std::string name(key.str());
-        const std::string source = path + ": key " + in_quotes(name);
-        if (!is_public_name(name)) {
-            return wrong(source + ": no such option");
-        }
-        auto texts = texts_of(value);
-        if (!texts) {
-            return wrong(source + ": must be a text, a number, true or false, or an array of them");
-        }
-        sources.by_name[name] = {.source = source, .texts = std::move(*texts)};
-    }
-    return {};
+    std::ifstream file(path);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    return file ? add_config(text, path, sources) : wrong(path + ": cannot be read");
 }
 
 Taken take(const OptionRow& row, const SourcedText& text, DaemonOptions& options) {
@@ -563,6 +526,48 @@ const std::vector<std::string>& launch_option_names() {
     return names;
 }
 
+void add_variable(std::string_view variable, Sources& sources) {
+    const auto equals = variable.find('=');
+    if (!variable.starts_with(environment_prefix) || equals == std::string_view::npos) {
+        return;
+    }
+    const std::string key(variable.substr(0, equals));
+    const std::string name = option_name_of(key);
+    if (key == config_variable) {
+        return;
+    }
+    if (!is_public_name(name)) {
+        sources.warnings.push_back(key + ": no such option; ignored");
+        return;
+    }
+    const OptionRow* row = find_row(name);
+    const bool list = row != nullptr && row->arity == OptionRow::Arity::repeatable;
+    const std::string value(variable.substr(equals + 1));
+    if (auto texts = list ? split_at_colons(value) : Texts{value}; !texts.empty()) {
+        sources.by_name[name] = {.source = key, .texts = std::move(texts)};
+    }
+}
+
+tl::expected<void, std::string> add_config(std::string_view text, const std::string& name, Sources& sources) {
+    const auto table = parse_toml(text, name);
+    if (!table) {
+        return wrong(table.error());
+    }
+    for (const auto& [key, value] : *table) {
+        const std::string option(key.str());
+        const std::string source = name + ": key " + in_quotes(option);
+        if (!is_public_name(option)) {
+            return wrong(source + ": no such option");
+        }
+        auto texts = texts_of(value);
+        if (!texts) {
+            return wrong(source + ": must be a text, a number, true or false, or an array of them");
+        }
+        sources.by_name[option] = {.source = source, .texts = std::move(*texts)};
+    }
+    return {};
+}
+
 tl::expected<Sources, std::string> read_sources(const std::optional<std::string>& config_file) {
     Sources sources;
     const char* variable = std::getenv(config_variable);
@@ -574,29 +579,32 @@ tl::expected<Sources, std::string> read_sources(const std::optional<std::string>
             return wrong(taken.error());
         }
     }
-    read_environment(sources);
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        add_variable(*variable, sources);
+    }
     return sources;
 }
 
 tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
                                                          const std::optional<std::string>& config_file) {
     auto sources = read_sources(config_file);
-    if (!sources) {
-        return wrong(sources.error());
-    }
+    return sources ? resolve_options(flags, std::move(*sources)) : wrong(sources.error());
+}
+
+tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags, Sources sources) {
     for (const auto& name : launch_option_names()) {
-        sources->by_name.erase(name);
+        sources.by_name.erase(name);
     }
     for (const auto& [name, texts] : flags) {
         if (find_row(name) == nullptr) {
             return wrong("--" + name + ": no such option");
         }
-        sources->by_name[name] = {.source = "--" + name, .texts = texts};
+        sources.by_name[name] = {.source = "--" + name, .texts = texts};
     }
     DaemonOptions options;
-    options.warnings = std::move(sources->warnings);
+    options.warnings = std::move(sources.warnings);
     for (const auto& row : option_table()) {
-        if (const auto given = sources->by_name.find(row.name); given != sources->by_name.end()) {
+        if (const auto given = sources.by_name.find(row.name); given != sources.by_name.end()) {
             if (const auto taken = take(row, given->second, options); !taken) {
                 return wrong(taken.error());
             }

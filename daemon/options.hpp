@@ -72,12 +72,6 @@ const std::vector<OptionRow>& option_table();
 // The texts given as flags, by name.
 using FlagTexts = std::map<std::string, std::vector<std::string>>;
 
-// Joins flags, environment and file. Errors name the source: "COPPER_DEADLINE: ...", "file.toml: key ...:
-// ...". The file is `config_file`, or COPPER_CONFIG. Without --tree it leaves `trees` empty: see
-// choose_trees().
-tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
-                                                         const std::optional<std::string>& config_file);
-
 // What environment and file say (the environment wins), for all options of the table and those of `copper
 // launch` alone (launch_option_names). An unknown key of the file is an error; an unknown COPPER_ variable,
 // which may belong to someone's script, is a warning.
@@ -90,7 +84,17 @@ struct Sources {
     std::vector<std::string> warnings;
 };
 tl::expected<Sources, std::string> read_sources(const std::optional<std::string>& config_file);
+// Its parts: one "NAME=value" of the environment; the text of a file, which `name` stands for in errors.
+void add_variable(std::string_view variable, Sources& sources);
+tl::expected<void, std::string> add_config(std::string_view text, const std::string& name, Sources& sources);
 const std::vector<std::string>& launch_option_names();
+
+// Joins flags, environment and file. Errors name the source: "COPPER_DEADLINE: ...", "file.toml: key ...:
+// ...". The file is `config_file`, or COPPER_CONFIG. Without --tree it leaves `trees` empty: see
+// choose_trees().
+tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
+                                                         const std::optional<std::string>& config_file);
+tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags, Sources sources);
 
 // Where no tree was given: every shared filesystem that is mounted; "/" if there is none and all nodes are on
 // this machine, else an error.

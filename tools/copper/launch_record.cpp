@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -69,12 +70,10 @@ LaunchRecord from_json(const nlohmann::json& json) {
 }
 
 std::optional<LaunchRecord> read_record(const std::string& path) {
-    try {
-        std::ifstream file(path);
-        return file ? std::optional(from_json(nlohmann::json::parse(file))) : std::nullopt;
-    } catch (const nlohmann::json::exception&) {
-        return std::nullopt;
-    }
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    return parse_launch_record(text.str());
 }
 
 // Everything below it is read only after this: nobody else can have put it there.
@@ -83,6 +82,18 @@ bool is_private(uid_t user) {
 }
 
 }  // namespace
+
+std::string to_text(const LaunchRecord& record) {
+    return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<LaunchRecord> parse_launch_record(std::string_view text) {
+    try {
+        return from_json(nlohmann::json::parse(text));
+    } catch (const nlohmann::json::exception&) {
+        return std::nullopt;
+    }
+}
 
 std::string private_directory(uid_t user) {
     return "/tmp/copper-" + std::to_string(user);
@@ -128,8 +139,7 @@ std::optional<LaunchRecord> read_launch(uid_t user, const std::string& mount) {
 }
 
 Result<void> write_launch(const LaunchRecord& record) {
-    return write_file(launch_files(::getuid(), record.mount).record,
-                      to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return write_file(launch_files(::getuid(), record.mount).record, to_text(record));
 }
 
 void remove_launch(uid_t user, const std::string& mount) {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/unique_fd.hpp"
@@ -23,6 +24,9 @@ struct LaunchRecord {
     std::vector<std::string> hosts;     // empty if all nodes are on this machine
     std::uint32_t on_this_machine = 0;  // as in Placement
 };
+// As it stands in the file (JSON); nothing for a text that is no record.
+std::string to_text(const LaunchRecord& record);
+std::optional<LaunchRecord> parse_launch_record(std::string_view text);
 
 struct LaunchFiles {
     std::string record, log, hosts;
