@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "cache/unique_fd.hpp"
+#include "daemon/json_text.hpp"
 
 namespace copper {
 namespace {
@@ -133,8 +134,8 @@ tl::expected<ControlRequest, std::string> parse_request(std::string_view line) {
                                    " bytes");
     }
     try {
-        const auto json = nlohmann::json::parse(line);
-        const milliseconds patience(json.at("patience_ms").get<std::int64_t>());
+        const auto json = parse_json(line);
+        const milliseconds patience(whole_number<std::int64_t>(json.at("patience_ms")));
         if (patience < milliseconds::zero() || patience > patience_max) {
             return tl::make_unexpected("patience_ms is not within 0 to " +
                                        std::to_string(patience_max.count()));
@@ -142,23 +143,28 @@ tl::expected<ControlRequest, std::string> parse_request(std::string_view line) {
         return ControlRequest{.verb = json.at("verb").get<std::string>(),
                               .argument = json.at("argument").get<std::string>(),
                               .patience = patience};
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const std::exception& error) {
         return tl::make_unexpected(std::string("not a request: ") + error.what());
     }
 }
 
 tl::expected<ControlReply, std::string> parse_reply(std::string_view line) {
     try {
-        const auto json = nlohmann::json::parse(line);
+        const auto json = parse_json(line);
         ControlReply reply{.job = json.at("job").get<std::string>(),
-                           .nodes = json.at("nodes").get<std::uint32_t>(),
+                           .nodes = whole_number<std::uint32_t>(json.at("nodes")),
                            .parts = {},
                            .error = json.at("error").get<std::string>()};
+        if (reply.nodes > control_nodes_max) {
+            return tl::make_unexpected("not a reply: of more than " + std::to_string(control_nodes_max) +
+                                       " nodes");
+        }
         for (const auto& part : json.at("parts")) {
-            reply.parts.push_back({.rank = part.at("rank").get<std::uint32_t>(), .body = part.at("body")});
+            reply.parts.push_back(
+                {.rank = whole_number<std::uint32_t>(part.at("rank")), .body = part.at("body")});
         }
         return reply;
-    } catch (const nlohmann::json::exception& error) {
+    } catch (const std::exception& error) {
         return tl::make_unexpected(std::string("not a reply: ") + error.what());
     }
 }

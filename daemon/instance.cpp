@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "daemon/json_text.hpp"
 #include "daemon/python_module.hpp"
 #include "daemon/secure_directory.hpp"
 
@@ -57,13 +58,13 @@ nlohmann::json to_json(const InstanceRecord& record) {
 InstanceRecord record_from(const nlohmann::json& json) {
     InstanceRecord record;
     json.at("mount").get_to(record.mount);
-    json.at("pid").get_to(record.pid);
-    json.at("pid_started").get_to(record.pid_started);
-    json.at("user").get_to(record.user);
+    record.pid = whole_number<pid_t>(json.at("pid"));
+    record.pid_started = whole_number<std::uint64_t>(json.at("pid_started"));
+    record.user = whole_number<uid_t>(json.at("user"));
     json.at("job").get_to(record.job);
     json.at("batch_job").get_to(record.batch_job);
-    json.at("rank").get_to(record.rank);
-    json.at("nodes").get_to(record.nodes);
+    record.rank = whole_number<std::uint32_t>(json.at("rank"));
+    record.nodes = whole_number<std::uint32_t>(json.at("nodes"));
     json.at("trees").get_to(record.trees);
     json.at("made_directories").get_to(record.made_directories);
     json.at("run_everywhere").get_to(record.run_everywhere);
@@ -196,8 +197,8 @@ std::string to_text(const InstanceRecord& record) {
 
 std::optional<InstanceRecord> parse_instance_record(std::string_view text) {
     try {
-        return record_from(nlohmann::json::parse(text));
-    } catch (const nlohmann::json::exception&) {
+        return record_from(parse_json(text));
+    } catch (const std::exception&) {
         return std::nullopt;
     }
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cache/mount_table.hpp"
+#include "daemon/json_text.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
 
@@ -53,6 +54,16 @@ Attributes attributes_of_root() {
             .accessed = time(found.st_atim),
             .modified = time(found.st_mtim),
             .changed = time(found.st_ctim)};
+}
+
+// What another node answered; empty if that is not understood.
+json body_of(const std::string& text) {
+    try {
+        auto body = parse_json(text);
+        return body.is_object() ? body : json::object();
+    } catch (const std::exception&) {
+        return json::object();
+    }
 }
 
 // "." and the rank, where the nodes share a machine.
@@ -298,9 +309,7 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
 ControlReply Node::make_reply(const ProgressLoop::Parts& parts) const {
     ControlReply reply{.job = options_.job, .nodes = fabric_->size(), .parts = {}, .error = {}};
     for (const auto& part : parts) {
-        auto body = json::parse(part.text, nullptr, false);
-        reply.parts.push_back(
-            {.rank = part.rank.value, .body = body.is_object() ? std::move(body) : json::object()});
+        reply.parts.push_back({.rank = part.rank.value, .body = body_of(part.text)});
     }
     return reply;
 }

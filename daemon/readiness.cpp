@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "daemon/json_text.hpp"
+
 namespace copper {
 namespace {
 
@@ -20,9 +22,9 @@ void print_line(const std::string& line) {
 
 ReadyAnswer read_answer(const std::string& text) {
     try {
-        const auto answer = json::parse(text);
+        const auto answer = parse_json(text);
         return {.host = answer.at("host").get<std::string>(), .error = answer.at("error").get<std::string>()};
-    } catch (const json::exception&) {
+    } catch (const std::exception&) {
         return {.host = "", .error = "its answer is not understood"};
     }
 }

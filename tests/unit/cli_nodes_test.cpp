@@ -30,6 +30,13 @@ TEST(LocalNode, IsTheNumberBehindTheMount) {
     }
 }
 
+TEST(TextOf, ShowsFractionsAsWholeNumbersOfAnySize) {
+    const nlohmann::json body = {{"small", 2.9}, {"negative", -2.9}, {"large", 1e20}};
+    EXPECT_EQ(text_of(body, "small"), "2");
+    EXPECT_EQ(text_of(body, "negative"), "-2");
+    EXPECT_EQ(text_of(body, "large"), "100000000000000000000");
+}
+
 TEST(CopperMounts, AreFoundWithTheirOwnersLatestFirst) {
     const auto mounts = parse_copper_mounts(
         "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"

@@ -22,6 +22,18 @@ TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
     EXPECT_EQ(parse_readiness("[1,0]<stdout>:" + three_of_four + "[cn1] warning"), plain);
 }
 
+TEST(Readiness, RefusesWhatNestsTooDeepForTheStack) {
+    constexpr std::size_t depth = 1'000'000;
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":1,"failed":)" +
+                                 std::string(depth, '[') + std::string(depth, ']') + "}"));
+}
+
+TEST(Readiness, RefusesNumbersOutOfTheirRange) {
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1.5,"nodes":1})"));
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":-1})"));
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":1,"missing":[4294967296]})"));
+}
+
 TEST(Readiness, RefusesEverythingElse) {
     EXPECT_FALSE(parse_readiness("").has_value());
     EXPECT_FALSE(parse_readiness("ready").has_value());

@@ -49,6 +49,28 @@ TEST(ControlCodec, TextThatIsNotUtf8IsStillALine) {
     EXPECT_TRUE(parse_request(to_line(ControlRequest{.verb = "x", .argument = "\xff\xfe"})));
 }
 
+TEST(ControlCodec, WhatNestsTooDeepForTheStackIsRefused) {
+    constexpr std::size_t depth = 1'000'000;
+    const std::string nested = std::string(depth, '[') + std::string(depth, ']');
+    EXPECT_FALSE(
+        parse_reply(R"({"job":"","nodes":1,"error":"","parts":[{"rank":0,"body":)" + nested + "}]}"));
+}
+
+TEST(ControlCodec, NumbersOutOfTheirRangeAreRefused) {
+    const auto reply = [](const std::string& nodes, const std::string& rank) {
+        return parse_reply(R"({"job":"","error":"","nodes":)" + nodes + R"(,"parts":[{"body":{},"rank":)" +
+                           rank + "}]}");
+    };
+    EXPECT_TRUE(reply("1048576", "0"));
+    for (const char* nodes : {"-1", "1.5", "1048577", "4294967296", "1e300"}) {
+        EXPECT_FALSE(reply(nodes, "0")) << nodes;
+    }
+    for (const char* rank : {"-1", "0.5", "4294967296", "1e300"}) {
+        EXPECT_FALSE(reply("1", rank)) << rank;
+    }
+    EXPECT_FALSE(parse_request(R"({"verb":"x","argument":"","patience_ms":1.5})"));
+}
+
 TEST(ControlCodec, GarbageIsRefused) {
     for (const char* line :
          {"", "{", "[]", "17", "{\"verb\":1,\"argument\":\"\",\"patience_ms\":1}",

@@ -177,6 +177,22 @@ TEST(Instance, ABrokenRecordIsNone) {
     }
 }
 
+TEST(Instance, ARecordComesBackAsText) {
+    const auto record = a_record("m");
+    EXPECT_EQ(parse_instance_record(to_text(record)), record);
+}
+
+TEST(Instance, NumbersOutOfTheirRangeMakeNoRecord) {
+    auto record = a_record("n");
+    record.pid = 4711;
+    const std::string text = to_text(record);
+    const auto at = text.find("4711");
+    ASSERT_NE(at, std::string::npos);
+    for (const char* number : {"4711.5", "4294972007", "1e300"}) {
+        EXPECT_FALSE(parse_instance_record(std::string(text).replace(at, 4, number))) << number;
+    }
+}
+
 TEST(Instance, ProcessesAreToldApartByTheirStart) {
     const auto started = start_time_of(::getpid());
     EXPECT_NE(started, 0U);

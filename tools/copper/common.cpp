@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <iomanip>
 #include <iostream>
+#include <sstream>
 
 #include "daemon/options.hpp"
 
@@ -118,7 +121,9 @@ std::string text_of(const nlohmann::json& body, const char* key) {
         return value->get<bool>() ? "yes" : "no";
     }
     if (value->is_number_float()) {
-        return std::to_string(static_cast<std::int64_t>(value->get<double>()));
+        std::ostringstream whole;
+        whole << std::fixed << std::setprecision(0) << std::trunc(value->get<double>());
+        return whole.str();
     }
     return value->dump();
 }

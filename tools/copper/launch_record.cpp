@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "daemon/json_text.hpp"
 #include "daemon/secure_directory.hpp"
 
 namespace copper::cli {
@@ -56,8 +57,8 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("mount").get_to(record.mount);
     json.at("job").get_to(record.job);
     json.at("batch_job").get_to(record.batch_job);
-    json.at("pid").get_to(record.process.pid);
-    json.at("started").get_to(record.process.started);
+    record.process.pid = whole_number<pid_t>(json.at("pid"));
+    record.process.started = whole_number<std::uint64_t>(json.at("started"));
     record.launcher.family = family_named(json.at("family").get<std::string>());
     json.at("program").get_to(record.launcher.program);
     json.at("pmix").get_to(record.launcher.pmix);
@@ -65,7 +66,7 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("has_library_path").get_to(record.launcher.has_library_path);
     json.at("extra").get_to(record.launcher.extra);
     json.at("hosts").get_to(record.hosts);
-    json.at("on_this_machine").get_to(record.on_this_machine);
+    record.on_this_machine = whole_number<std::uint32_t>(json.at("on_this_machine"));
     return record;
 }
 
@@ -89,8 +90,8 @@ std::string to_text(const LaunchRecord& record) {
 
 std::optional<LaunchRecord> parse_launch_record(std::string_view text) {
     try {
-        return from_json(nlohmann::json::parse(text));
-    } catch (const nlohmann::json::exception&) {
+        return from_json(parse_json(text));
+    } catch (const std::exception&) {
         return std::nullopt;
     }
 }

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "daemon/json_text.hpp"
+
 namespace copper::cli {
 
 namespace {
@@ -13,14 +15,17 @@ constexpr std::size_t line_bytes_max = 16U << 20;
 
 Readiness readiness_from(const nlohmann::json& json) {
     Readiness readiness;
-    readiness.ready = json.at("ready").get<std::uint32_t>();
-    readiness.nodes = json.at("nodes").get<std::uint32_t>();
+    readiness.ready = whole_number<std::uint32_t>(json.at("ready"));
+    readiness.nodes = whole_number<std::uint32_t>(json.at("nodes"));
     readiness.done = json.value("done", false);
-    readiness.missing = json.value("missing", std::vector<std::uint32_t>());
+    for (const auto& rank : json.value("missing", nlohmann::json::array())) {
+        readiness.missing.push_back(whole_number<std::uint32_t>(rank));
+    }
     for (const auto& failed : json.value("failed", nlohmann::json::array())) {
-        readiness.failed.push_back({.rank = failed.value("rank", 0U),
-                                    .host = failed.value("host", std::string()),
-                                    .reason = failed.value("reason", std::string())});
+        readiness.failed.push_back(
+            {.rank = whole_number<std::uint32_t>(failed.value("rank", nlohmann::json(0))),
+             .host = failed.value("host", std::string()),
+             .reason = failed.value("reason", std::string())});
     }
     return readiness;
 }
@@ -32,13 +37,17 @@ std::optional<Readiness> parse_readiness(std::string_view line) {
     if (start == std::string_view::npos) {
         return std::nullopt;
     }
-    // operator>> stops at the end of the value; json::parse() would refuse what follows it.
-    std::istringstream input{std::string(line.substr(start))};
+    line.remove_prefix(start);
+    if (json_depth(line) > json_depth_max) {
+        return std::nullopt;
+    }
+    // operator>> stops at the end of the value; parse_json() would refuse what follows it.
+    std::istringstream input{std::string(line)};
     try {
         nlohmann::json json;
         input >> json;
         return readiness_from(json);
-    } catch (const nlohmann::json::exception&) {
+    } catch (const std::exception&) {
         return std::nullopt;
     }
 }
