@@ -490,6 +490,11 @@ Taken take(const OptionRow& row, const SourcedText& text, DaemonOptions& options
     if (text.texts.size() != 1 && row.arity == OptionRow::Arity::once) {
         return wrong(text.source + ": given more than once");
     }
+    // No path, and no argument of a program, can hold one.
+    if (std::any_of(text.texts.begin(), text.texts.end(),
+                    [](const std::string& each) { return each.find('\0') != std::string::npos; })) {
+        return wrong(text.source + ": holds a zero byte");
+    }
     const auto taken = row.take(text.texts, options);
     return taken ? taken : wrong(text.source + ": " + taken.error());
 }
@@ -728,9 +733,10 @@ std::string to_string(LogLevel level) {
 
 std::vector<std::string> to_flags(const DaemonOptions& options) {
     const auto seconds = [](milliseconds time) {
-        std::ostringstream out;
-        out << std::chrono::duration<double>(time).count();
-        return out.str();
+        std::array<char, 32> text;
+        const auto end =
+            std::to_chars(text.begin(), text.end(), std::chrono::duration<double>(time).count()).ptr;
+        return std::string(text.begin(), end);
     };
     const auto truth = [](bool value) { return value ? "true" : "false"; };
     // Switches are said either way, so that no variable in a node's environment can change them.

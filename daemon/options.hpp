@@ -51,6 +51,7 @@ struct DaemonOptions {
         run_everywhere;  // --run-everywhere ARG, repeatable: InstanceRecord's argv prefix
 
     std::vector<std::string> warnings;  // what resolve_options() found odd, but no error
+    bool operator==(const DaemonOptions&) const = default;
 };
 
 // One row for each option: its name, argument, help and how its text is taken. The flags of `copperd` and of

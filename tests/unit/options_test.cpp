@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -242,7 +243,21 @@ TEST_F(OptionsTest, FlagsResolveToTheSame) {
     }
     const auto second = resolve_options(texts, std::nullopt);
     ASSERT_TRUE(second) << second.error();
-    EXPECT_EQ(to_flags(*second), to_flags(*first));
+    EXPECT_EQ(*second, *first);
+}
+
+TEST_F(OptionsTest, SecondsBecomeFlagsToTheMillisecond) {
+    const auto options =
+        resolve_options({{"deadline", {"3599.999"}}, {"ready-timeout", {"86399.999"}}}, std::nullopt);
+    ASSERT_TRUE(options) << options.error();
+    const auto flags = to_flags(*options);
+    EXPECT_NE(std::find(flags.begin(), flags.end(), "--deadline=3599.999"), flags.end());
+    EXPECT_NE(std::find(flags.begin(), flags.end(), "--ready-timeout=86399.999"), flags.end());
+}
+
+TEST_F(OptionsTest, AZeroByteIsRefused) {
+    EXPECT_EQ(error_of({}, file("job = \"a\\u0000b\"")),
+              file("job = \"a\\u0000b\"") + ": key 'job': holds a zero byte");
 }
 
 }  // namespace
