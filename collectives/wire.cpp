@@ -218,13 +218,20 @@ std::optional<Content> decode_listing(Bytes body) {
                    table->has_attributes() ? Listing::Detail::attributes : Listing::Detail::names_only);
 }
 
+// (Tables may share their bytes, so a small body could stand for any amount of text. What encode() makes does
+// not.)
 std::optional<Content> decode_xattrs(Bytes body) {
     const auto* table = verified<wire::XattrsBody>(body);
     if (table == nullptr) {
         return std::nullopt;
     }
     Xattrs xattrs;
+    std::size_t bytes = 0;
     for (const wire::Xattr* pair : *table->pairs()) {
+        bytes += pair->name()->size() + pair->value()->size();
+        if (bytes > body.size()) {
+            return std::nullopt;
+        }
         xattrs.emplace_back(text_of(*pair->name()), text_of(*pair->value()));
     }
     return xattrs;
@@ -452,7 +459,12 @@ Decoded decode(const wire::Answer& answer, const Blob& body) {
         return refuse("an answer with a damaged body");
     }
     Answer result{.id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}};
+    std::size_t bytes = 0;
     for (const wire::Part* part : *table->parts()) {
+        bytes += part->text()->size();
+        if (bytes > body.size) {  // as in decode_xattrs()
+            return refuse("an answer whose parts share their text");
+        }
         result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text()))});
     }
     return result;

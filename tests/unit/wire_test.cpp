@@ -586,6 +586,40 @@ TEST(WireNonsense, SlotsThatClaimMoreTextThanThereIs) {
     EXPECT_GE(places, 3U);
 }
 
+// Makes whatever points to the byte vector `from` point to `to`, which lies behind it.
+void share_bytes(std::vector<std::byte>& body, std::string_view from, std::string_view to) {
+    const std::string_view text(reinterpret_cast<const char*>(body.data()), body.size());
+    const auto start_of = [&](std::string_view bytes) { return text.find(bytes) - sizeof(std::uint32_t); };
+    ASSERT_LT(start_of(from), start_of(to));
+    std::size_t pointers = 0;
+    for (std::size_t i = 0; i + sizeof(std::uint32_t) <= body.size(); i += sizeof(std::uint32_t)) {
+        std::uint32_t offset = 0;
+        std::memcpy(&offset, body.data() + i, sizeof offset);
+        if (i + offset == start_of(from)) {
+            offset = static_cast<std::uint32_t>(start_of(to) - i);
+            std::memcpy(body.data() + i, &offset, sizeof offset);
+            ++pointers;
+        }
+    }
+    ASSERT_EQ(pointers, 1U);
+}
+
+// So a small body could stand for any amount of text.
+TEST(WireNonsense, BytesThatAreNamedSeveralTimes) {
+    const std::string large(3000, 'x');
+    const std::string small = "small one";
+    for (const Message& message :
+         {Message(Answer{.id = 1, .origin = Rank{1}, .parts = {{Rank{1}, large}, {Rank{2}, small}}}),
+          Message(publication_of({ObjectKind::xattrs, "/app"},
+                                 make_object(Xattrs{{"user.a", large}, {"user.b", small}})))}) {
+        const Frame frame = encode(message);
+        auto body = copy_of(frame.body);
+        ASSERT_TRUE(decode(vouch_for(frame, body)));
+        share_bytes(body, small, large);
+        EXPECT_FALSE(decode(vouch_for(frame, body)));
+    }
+}
+
 TEST(WireNonsense, AnExtentThatIsTooLarge) {
     expect_refused(publication_of({ObjectKind::extent, "/app/x"}, extent_of(extent_bytes + 1)),
                    "extent_bytes + 1");
