@@ -152,14 +152,15 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
         auto kind = is_kernel_directory(prefix) ? Walk::kernel_filesystem : Walk::allowed;
         // Mounts may be stacked on one point: each lies in the one below, so as many steps as there are
         // mounts do.
-        for (std::size_t step = 0; step < point->second.size(); ++step) {
-            for (const auto& node : point->second) {
-                if (node.parent == mount) {
-                    mount = node.id;
-                    kind = node.kind;
-                    break;
-                }
+        const auto& nodes = point->second;
+        for (std::size_t step = 0; step < nodes.size(); ++step) {
+            const auto above = std::find_if(nodes.begin(), nodes.end(),
+                                            [mount](const Node& node) { return node.parent == mount; });
+            if (above == nodes.end()) {
+                break;
             }
+            mount = above->id;
+            kind = above->kind;
         }
         if (kind != Walk::allowed) {
             return Obstacle{.kind = kind, .point = std::string(prefix)};

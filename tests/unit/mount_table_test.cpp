@@ -106,6 +106,19 @@ TEST(MountTable, AMountThatAnotherHidesIsNoObstacle) {
     EXPECT_EQ(on_top.obstacle("/a/b")->kind, Walk::copper_mount);
 }
 
+// It took the square of their number for each place, and so never ended.
+TEST(MountTable, ManyMountsThatNoWalkReachesTakeNoTime) {
+    constexpr int mounts = 6000;
+    std::string text = "1 0 8:1 / / rw - ext4 x rw\n";
+    for (int i = 0; i < mounts; ++i) {
+        const auto id = std::to_string(10 + i);
+        text += "1" + id + " 1" + id + "0 8:2 / / rw - ext4 x rw\n";
+        text += "2" + id + " 1 8:3 / /a" + id + " rw - ext4 x rw\n";
+    }
+    text += "9 1 8:4 / /copper rw - fuse.copper x rw\n";
+    EXPECT_TRUE(MountMap(parse_mounts(text)).obstacle("/copper"));
+}
+
 TEST(MountTable, InAChrootTheRootIsNoMount) {
     const MountMap map(parse_mounts("22 27 0:21 / /tmp/copper rw - fuse.copper x rw\n"));
     EXPECT_EQ(map.obstacle("/tmp/copper/a")->kind, Walk::copper_mount);
