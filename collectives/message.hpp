@@ -57,6 +57,7 @@ struct Interest {
     Rank origin = {};  // a node whose own processes want it; others may want it too
     enum class Wanted : std::uint8_t { by_one_perhaps, by_several };
     Wanted wanted = Wanted::by_one_perhaps;  // by_several: it is no use to decline it as unshared
+    bool operator==(const Interest&) const = default;
 };
 
 // "You do not get it from me."
@@ -67,6 +68,7 @@ struct Decline {
     };
     ObjectKey key;
     Reason reason = Reason::not_at_hand;
+    bool operator==(const Decline&) const = default;
 };
 
 // An object on its way down.
@@ -95,21 +97,28 @@ struct Call {
     // Whether a node that says nothing is held to be lost, or may still be about to start.
     enum class Silence : std::uint8_t { is_suspicious, is_expected };
     Silence silence = Silence::is_suspicious;
+    bool operator==(const Call&) const = default;
 };
 
 struct Answer {
     struct Part {
         Rank rank;
         std::string text;
+        bool operator==(const Part&) const = default;
     };
     std::uint64_t id = 0;
     Rank origin;
     std::vector<Part> parts;
+    bool operator==(const Answer&) const = default;
 };
 
 // "Are you there?" and "I am."
-struct Ping {};
-struct Pong {};
+struct Ping {
+    bool operator==(const Ping&) const = default;
+};
+struct Pong {
+    bool operator==(const Pong&) const = default;
+};
 
 using Message = std::variant<Interest, Publication, Decline, Call, Answer, Ping, Pong>;
 

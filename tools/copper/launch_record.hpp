@@ -23,6 +23,7 @@ struct LaunchRecord {
     Launcher launcher;
     std::vector<std::string> hosts;     // empty if all nodes are on this machine
     std::uint32_t on_this_machine = 0;  // as in Placement
+    bool operator==(const LaunchRecord&) const = default;
 };
 // As it stands in the file (JSON); nothing for a text that is no record.
 std::string to_text(const LaunchRecord& record);

@@ -32,6 +32,7 @@ struct Launcher {
     bool has_library_path =
         false;  // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library
     std::vector<std::string> extra;  // COPPER_LAUNCHER_ARGS
+    bool operator==(const Launcher&) const = default;
 };
 
 // Which nodes, and what runs there.

@@ -43,6 +43,7 @@ std::string describe_status(int status);
 struct ProcessName {
     pid_t pid = 0;
     std::uint64_t started = 0;
+    bool operator==(const ProcessName&) const = default;
 };
 // False if that process has ended already.
 bool send_signal(const ProcessName& process, int signal);

@@ -1,0 +1,65 @@
+// Texts of batch systems, users and the kernel. The first byte of an input says of which kind the rest is: a
+// list of nodes ('h'), a mount table ('m') or words as for a shell ('w').
+#include "cache/mount_table.hpp"
+#include "cache/path.hpp"
+#include "tests/fuzz/fuzz.hpp"
+#include "tools/copper/cleanup.hpp"
+#include "tools/copper/node_list.hpp"
+#include "tools/copper/words.hpp"
+
+namespace copper::fuzz {
+namespace {
+
+void hosts(std::string_view text) {
+    const auto hosts = cli::parse_hosts(text);
+    std::string lines;
+    for (const auto& host : hosts) {
+        must(!host.empty(), "a host has a name");
+        lines += host + '\n';
+    }
+    must(cli::parse_hosts(lines) == hosts, "a list of hosts comes back");
+    must(cli::hosts_without(hosts, hosts).empty(), "all hosts without all hosts are none");
+}
+
+void mounts(std::string_view text) {
+    const auto mounts = parse_mounts(text);
+    const MountMap map(mounts);
+    for (const auto& mount : mounts) {
+        if (!is_normalised_path(mount.point)) {
+            continue;
+        }
+        const auto obstacle = map.obstacle(mount.point);
+        must(!obstacle || is_within(mount.point, obstacle->point), "an obstacle is on the way");
+        for (const auto& [name, kind] : map.obstacles_in(mount.point)) {
+            const auto found = map.obstacle(join_path(mount.point, name));
+            must(found && found->kind == kind, "an obstacle in a directory is one on the way");
+        }
+    }
+    for (const auto& mount : cli::parse_copper_mounts(text)) {
+        must(!mount.id.empty(), "a mount has a number");
+    }
+}
+
+void words(std::string_view text) {
+    const auto words = cli::split_words(text);
+    must(!words || cli::split_words(cli::shell_quote(*words)) == *words, "words come back");
+    must(cli::split_words(cli::shell_quote(text)) == std::vector<std::string>{std::string(text)},
+         "any text can be a word");
+}
+
+}  // namespace
+}  // namespace copper::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using namespace copper;
+    const auto text = fuzz::text_of(data, size);
+    const auto rest = text.substr(std::min<std::size_t>(1, size));
+    if (text.starts_with('h')) {
+        fuzz::hosts(rest);
+    } else if (text.starts_with('m')) {
+        fuzz::mounts(rest);
+    } else if (text.starts_with('w')) {
+        fuzz::words(rest);
+    }
+    return 0;
+}

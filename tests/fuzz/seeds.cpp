@@ -1,0 +1,274 @@
+// Writes inputs for the fuzzers with the real encoders: fuzz_seeds DIRECTORY makes
+// DIRECTORY/<fuzzer>/<input>.
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cache/codec.hpp"
+#include "collectives/wire.hpp"
+#include "daemon/control.hpp"
+#include "daemon/instance.hpp"
+#include "tests/fuzz/wire_input.hpp"
+#include "tools/copper/launch_record.hpp"
+
+namespace copper::fuzz {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Seeds {
+  public:
+    explicit Seeds(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+    void add(const std::string& fuzzer, std::string_view bytes) {
+        std::filesystem::create_directories(directory_ / fuzzer);
+        std::ofstream file(directory_ / fuzzer / ("seed-" + std::to_string(++count_)), std::ios::binary);
+        file << bytes;
+        must(file.good(), "a seed can be written");
+    }
+
+  private:
+    std::filesystem::path directory_;
+    int count_ = 0;
+};
+
+std::string_view text_of(Bytes bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <typename Number>
+std::string as_bytes(Number number) {
+    return std::string(text_of(std::as_bytes(std::span(&number, 1))));
+}
+
+// ---- wire
+
+std::string input_of(const Message& message) {
+    const Frame frame = encode(message);
+    const auto signed_table = frame.header.span().subspan(wire_checksum_bytes);
+    std::vector<std::byte> table(signed_table.begin(), signed_table.end());
+    if (frame.body.size != 0) {
+        replace_each(table, checksum_of(frame.body.span()), body_checksum_mark);
+        replace_each(table, frame.body.size, body_size_mark);
+    }
+    return as_bytes(static_cast<std::uint16_t>(table.size())) + std::string(text_of(table)) +
+           std::string(text_of(frame.body.span()));
+}
+
+Attributes attributes(std::uint32_t mode) {
+    return {.inode = 7,
+            .size = 1234,
+            .blocks = 8,
+            .device = 0,
+            .mode = mode,
+            .links = 1,
+            .user = 1000,
+            .group = 100,
+            .block_bytes = 4096,
+            .accessed = {1, 2},
+            .modified = {-3, 999999999},
+            .changed = {1700000000, 5}};
+}
+
+std::vector<std::byte> pattern(std::size_t size) {
+    std::vector<std::byte> bytes(size);
+    for (std::size_t i = 0; i < size; ++i) {
+        bytes[i] = static_cast<std::byte>(i / 50 * 7 + i % 3);
+    }
+    return bytes;
+}
+
+Extent coded_extent(std::size_t size) {
+    return {.attributes = attributes(0100644),
+            .blob = lz4_coded(pattern(size)).value(),
+            .coding = Coding::lz4,
+            .plain_bytes = size};
+}
+
+Publication publication_of(ObjectKey key, ObjectPtr object) {
+    return {.key = std::move(key),
+            .root = Rank{3},
+            .serial = 17,
+            .sequence = 18,
+            .lane = Lane::eager,
+            .object = std::move(object)};
+}
+
+std::vector<Message> messages() {
+    const auto listing = [](Listing::Detail detail) {
+        return make_object(Listing({{.name = "__init__.py", .target = "", .attributes = attributes(0100644)},
+                                    {.name = "lib.so",
+                                     .target = "/lus/sw/lib.so.1",
+                                     .attributes = attributes(0120777),
+                                     .leads_into_trees = true},
+                                    {.name = "caf\xe9", .target = "", .attributes = attributes(040755)}},
+                                   detail));
+    };
+    const auto extent =
+        make_object(Extent{.attributes = attributes(0100644), .blob = copy_to_blob(pattern(100))}, 1000ms);
+    Publication suspicious =
+        publication_of({ObjectKind::listing, "/"}, make_object(Listing({}, Listing::Detail::names_only)));
+    suspicious.spread = Publication::Spread::asked;
+    suspicious.lane = Lane::bulk;
+    suspicious.suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}};
+    return {
+        Interest{.key = {ObjectKind::listing, "/lus/sw"}},
+        Interest{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 0x1234567890},
+                 .seen = {5, 6},
+                 .attempt = 1,
+                 .hops = 2,
+                 .suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}},
+                 .scope = Interest::Scope::at_hand,
+                 .origin = Rank{9},
+                 .wanted = Interest::Wanted::by_several},
+        Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}, .reason = Decline::Reason::unshared},
+        Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
+        publication_of({ObjectKind::listing, "/lus/sw"}, listing(Listing::Detail::attributes)),
+        publication_of({ObjectKind::batch, "/lus/huge", 2}, listing(Listing::Detail::names_only)),
+        publication_of({ObjectKind::entry, "/lus/absent"},
+                       make_object(Listing({}, Listing::Detail::attributes))),
+        publication_of({ObjectKind::extent, "/lus/sw/a.so", 0, 1}, extent),
+        publication_of({ObjectKind::extent, "/lus/sw/empty"},
+                       make_object(Extent{.attributes = {}, .blob = {}})),
+        publication_of({ObjectKind::extent, "/lus/sw/b.so", 1}, make_object(coded_extent(1000))),
+        publication_of({ObjectKind::extent, "/lus/sw/c.so"},
+                       make_object(coded_extent(2 * coded_block_bytes + 5))),
+        publication_of({ObjectKind::xattrs, "/lus/sw"},
+                       make_object(Xattrs{{"user.a", "1"}, {"security.capability", std::string(20, '\0')}})),
+        publication_of({ObjectKind::listing, "/lus/secret"}, make_error(EACCES)),
+        suspicious,
+        Call{.id = 8, .origin = Rank{1}, .verb = "stats", .argument = "20", .patience = 5s},
+        Call{.id = 9,
+             .origin = Rank{0},
+             .verb = "ready",
+             .argument = "",
+             .silence = Call::Silence::is_expected},
+        Answer{.id = 8, .origin = Rank{1}, .parts = {}},
+        Answer{.id = 8, .origin = Rank{1}, .parts = {{Rank{0}, "{\"host\":\"a\"}"}, {Rank{2}, ""}}},
+        Ping{},
+        Pong{}};
+}
+
+void add_wire(Seeds& seeds) {
+    for (const auto& message : messages()) {
+        seeds.add("wire", input_of(message));
+    }
+}
+
+void add_codec(Seeds& seeds) {
+    for (const std::size_t size : {std::size_t{1000}, coded_block_bytes + 1, 3 * coded_block_bytes}) {
+        const auto coded = coded_extent(size);
+        seeds.add("codec", as_bytes(static_cast<std::uint32_t>(size)) + as_bytes(std::uint32_t{500}) +
+                               as_bytes(std::uint32_t{70000}) + as_bytes(std::uint8_t{3}) +
+                               std::string(text_of(coded.blob.span())));
+    }
+}
+
+// ---- texts
+
+void add_control(Seeds& seeds) {
+    seeds.add("control", to_line(ControlRequest{.verb = verb::stats, .argument = "20"}));
+    seeds.add("control",
+              to_line(ControlRequest{.verb = verb::stop, .argument = "\xff\n\"", .patience = 0ms}));
+    seeds.add("control", to_line(ControlReply{
+                             .job = "17.server",
+                             .nodes = 3,
+                             .parts = {{.rank = 0, .body = {{"host", "cn0"}, {"reader", true}}},
+                                       {.rank = 2, .body = {{"state", "serving"}, {"uptime_seconds", 1.5}}},
+                                       {.rank = 7, .body = nullptr}},
+                             .error = ""}));
+    seeds.add("control", to_line(ControlReply{.job = "", .error = "unknown verb: x"}));
+    seeds.add("control",
+              "[1,0]<stdout>:{\"copper\":\"ready\",\"ready\":1,\"nodes\":3,\"failed\":[{\"host\":\"cn1\","
+              "\"rank\":1,"
+              "\"reason\":\"full\"}],\"missing\":[2],\"done\":false} [cn1] warning\nmpirun: lost a node\n");
+}
+
+void add_options(Seeds& seeds) {
+    seeds.add(
+        "options",
+        "mount = \"/tmp/u/copper\"\ntree = [\"/usr\", '/usr/lib']\ncores = \"0,2-3\"\ncache-bytes = \"2G\"\n"
+        "shared-file-bytes = 1_000_000\ncompress = \"lz4\"\nreaders = 0x10\narity = 0b11\ndeadline = 2.5e0\n"
+        "log-dir = '''/tmp/logs/'''\nlog-to-output = true\nlog-level = 3\nallow-other = false\n"
+        "passthrough = \"auto\" # why\nno-rewrite-symlinks = \"on\"\njob = \"17\"\npush = \"never\"\n");
+    seeds.add("options",
+              "launcher = \"mpirun\"\nnodes-from = \"pbs\"\nlocal = 4\nlauncher-args = \"-x A\"\n");
+    seeds.add("options", "deadline = inf\n");
+    seeds.add("options", "deadline = 1979-05-27T07:32:00Z\n");
+    seeds.add(
+        "options",
+        "[table]\nkey.a = { b = [[1], [2]] }\n[[array]]\n\"quoted \\u00e9\" = \"\"\"\nx\\\n  y\"\"\"\n");
+    seeds.add("options",
+              "\x1f"
+              "COPPER_TREE=/usr:/:/nowhere\x1f"
+              "COPPER_CONFIG=x\x1f"
+              "COPPER_NONSENSE=1\x1f"
+              "COPPER_LOG_LEVEL=debug\x1f"
+              "HOME=/\x1f--mount=./a/../b/\x1f--deadline=0.01\x1f--push=auto");
+    seeds.add(
+        "options",
+        "readers = 1\x1f--readers=1048576\x1f--local=yes\x1f--create-mount=1\x1f--ready-timeout=86400\x1f"
+        "--run-everywhere=srun\x1f--run-everywhere=-N4\x1f--cache-bytes=16m\x1f--shared-file-bytes=0\x1f"
+        "--job=a b");
+    seeds.add("options", "\x1f--tree=/usr\x1f--tree=/proc\x1f--log-level=none\x1f--cores=none");
+}
+
+void add_records(Seeds& seeds) {
+    seeds.add("records", to_text(InstanceRecord{.mount = "/tmp/u/copper",
+                                                .pid = 4711,
+                                                .pid_started = 123456,
+                                                .user = 1000,
+                                                .job = "17",
+                                                .batch_job = "17.server",
+                                                .rank = 2,
+                                                .nodes = 4,
+                                                .trees = {"/lus/sw", "/home"},
+                                                .made_directories = {"/tmp/u"},
+                                                .run_everywhere = {"srun", "-N4"}}));
+    cli::LaunchRecord launch{.mount = "/tmp/u/copper",
+                             .job = "17",
+                             .batch_job = "",
+                             .process = {.pid = 4711, .started = 123456},
+                             .launcher = {},
+                             .hosts = {"cn0", "cn1.site.edu"},
+                             .on_this_machine = 0};
+    launch.launcher.family = cli::Family::open_mpi_4;
+    launch.launcher.program = "/usr/bin/mpirun";
+    launch.launcher.extra = {"--mca", "btl", "tcp,self"};
+    seeds.add("records", cli::to_text(launch));
+}
+
+void add_lists(Seeds& seeds) {
+    seeds.add("lists", "hcn0 slots=4\ncn0\n\n# spare\n\tcn1.site.edu # x\r\n10.0.0.1\n10.0.0.1\n");
+    seeds.add("lists",
+              "m1 1 0:2 / / rw - rootfs rootfs rw\n27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+              "22 27 0:21 / /proc rw - proc proc rw\n30 27 0:50 / /home/a\\040b\\134 rw - nfs4 s:/home rw\n"
+              "31 27 0:51 / /tmp/u/copper ro,nosuid shared:2 master:1 - fuse.copper copper "
+              "rw,user_id=1000,group_id=1\n"
+              "32 31 0:52 / /tmp/u/copper rw - tmpfs x rw\n");
+    seeds.add("lists",
+              "m2 9 8:2 / /a rw - fuse.copper x rw,user_id=0\n3 2 8:3 / /a rw - tmpfs x rw\nbroken\n");
+    seeds.add("lists", "w -x  'a b' \"c \\\" $d\" e\\ f ''\n\tg");
+    seeds.add("lists", "w'open");
+}
+
+}  // namespace
+}  // namespace copper::fuzz
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "usage: fuzz_seeds DIRECTORY\n");
+        return 2;
+    }
+    using namespace copper::fuzz;
+    Seeds seeds(argv[1]);
+    add_wire(seeds);
+    add_codec(seeds);
+    add_control(seeds);
+    add_options(seeds);
+    add_records(seeds);
+    add_lists(seeds);
+    return 0;
+}
