@@ -76,7 +76,8 @@ std::optional<Mount> parse_mount(std::string_view line) {
         return std::nullopt;
     }
     Mount mount{.point = decode(fields[4]), .type = decode(*(separator + 1))};
-    if (!parse_number(fields[0], mount.id) || !parse_number(fields[1], mount.parent)) {
+    if (!parse_number(fields[0], mount.id) || !parse_number(fields[1], mount.parent) ||
+        !is_normalised_path(mount.point)) {
         return std::nullopt;
     }
     return mount;

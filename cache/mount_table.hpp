@@ -20,7 +20,7 @@ namespace copper {
 inline constexpr std::string_view copper_filesystem_type = "fuse.copper";
 
 struct Mount {
-    std::string point;
+    std::string point;  // a normalised path
     std::string type;
     std::int64_t id = 0;
     std::int64_t parent = 0;  // the id of the mount that `point` lies in

@@ -25,9 +25,6 @@ void mounts(std::string_view text) {
     const auto mounts = parse_mounts(text);
     const MountMap map(mounts);
     for (const auto& mount : mounts) {
-        if (!is_normalised_path(mount.point)) {
-            continue;
-        }
         const auto obstacle = map.obstacle(mount.point);
         must(!obstacle || is_within(mount.point, obstacle->point), "an obstacle is on the way");
         for (const auto& [name, kind] : map.obstacles_in(mount.point)) {

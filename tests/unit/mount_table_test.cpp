@@ -45,6 +45,9 @@ TEST(MountTable, LeavesOutWhatItDoesNotUnderstand) {
     EXPECT_TRUE(parse_mounts("1 2 3:4 / /a rw ext4 x rw").empty()) << "no separator";
     EXPECT_TRUE(parse_mounts("1 2 3:4 / /a rw -").empty()) << "cut off";
     EXPECT_TRUE(parse_mounts("x 2 3:4 / /a rw - ext4 x rw").empty());
+    for (const char* point : {"a", "//a", "/a/../b"}) {
+        EXPECT_TRUE(parse_mounts("1 2 3:4 / " + std::string(point) + " rw - ext4 x rw").empty()) << point;
+    }
     EXPECT_EQ(parse_mounts("1 2 3:4 / /a\\04 rw - ext4 x rw").at(0).point, "/a\\04");
 }
 
