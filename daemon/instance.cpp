@@ -45,6 +45,8 @@ nlohmann::json to_json(const InstanceRecord& record) {
     return {{"mount", record.mount},
             {"pid", record.pid},
             {"pid_started", record.pid_started},
+            {"supervisor", record.supervisor},
+            {"supervisor_started", record.supervisor_started},
             {"user", record.user},
             {"job", record.job},
             {"batch_job", record.batch_job},
@@ -60,6 +62,8 @@ InstanceRecord record_from(const nlohmann::json& json) {
     json.at("mount").get_to(record.mount);
     record.pid = whole_number<pid_t>(json.at("pid"));
     record.pid_started = whole_number<std::uint64_t>(json.at("pid_started"));
+    record.supervisor = whole_number<pid_t>(json.at("supervisor"));
+    record.supervisor_started = whole_number<std::uint64_t>(json.at("supervisor_started"));
     record.user = whole_number<uid_t>(json.at("user"));
     json.at("job").get_to(record.job);
     json.at("batch_job").get_to(record.batch_job);
@@ -162,7 +166,8 @@ tl::expected<Opened, std::string> open_instance(const std::string& directory, Mi
 }
 
 // The lock, or nothing where the directory vanished meanwhile and it is worth another try.
-tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory) {
+tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
+                                                                 Instance::Predecessor predecessor) {
     UniqueFd lock(::openat(directory, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!lock) {
         if (errno == ENOENT) {
@@ -170,7 +175,8 @@ tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory) 
         }
         return tl::make_unexpected("cannot make the lock file: " + error_text());
     }
-    if (retry_eintr([&] { return ::flock(lock.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    const int wait = predecessor == Instance::Predecessor::killed ? 0 : LOCK_NB;
+    if (retry_eintr([&] { return ::flock(lock.get(), LOCK_EX | wait); }) != 0) {
         return tl::make_unexpected(errno == EWOULDBLOCK ? "it is already served" : error_text());
     }
     struct stat held = {};
@@ -214,14 +220,14 @@ std::string python_module_directory(uid_t user, const std::string& mount) {
     return instance_directory(user, mount) + "/" + python_name;
 }
 
-tl::expected<Instance, std::string> Instance::claim(InstanceRecord record) {
+tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Predecessor predecessor) {
     const std::string directory = instance_directory(::geteuid(), record.mount);
     for (int attempt = 0; attempt < claim_attempts_max; ++attempt) {
         auto opened = open_instance(directory, Missing::make);
         if (!opened) {
             return tl::make_unexpected(opened.error());
         }
-        auto lock = lock_instance(opened->directory.get());
+        auto lock = lock_instance(opened->directory.get(), predecessor);
         if (!lock) {
             return tl::make_unexpected(already_served(record, directory));
         }
@@ -312,6 +318,11 @@ std::uint64_t start_time_of(pid_t pid) {
 
 bool is_running(pid_t pid, std::uint64_t started) {
     return pid > 0 && started != 0 && start_time_of(pid) == started;
+}
+
+bool is_running(const InstanceRecord& record) {
+    return is_running(record.pid, record.pid_started) ||
+           is_running(record.supervisor, record.supervisor_started);
 }
 
 std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount) {

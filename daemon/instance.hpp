@@ -23,6 +23,9 @@ struct InstanceRecord {
     pid_t pid = 0;
     std::uint64_t pid_started =
         0;  // field 22 of /proc/<pid>/stat: tells a process from a later one of the same id
+    // The process that outlives it, and when that started; 0: none.
+    pid_t supervisor = 0;
+    std::uint64_t supervisor_started = 0;
     uid_t user = 0;
     std::string job = {};        // its name
     std::string batch_job = {};  // its id in the batch system; empty: none
@@ -43,8 +46,11 @@ std::optional<InstanceRecord> parse_instance_record(std::string_view text);
 // Owned by the daemon: made at the start, removed by the destructor with everything in it.
 class Instance {
   public:
-    // Fails if the directory is another user's, or a live daemon serves this mount.
-    static tl::expected<Instance, std::string> claim(InstanceRecord record);
+    // Fails if the directory is another user's, or a live daemon serves this mount. Where the one that did
+    // has just been killed, and may hold it for a moment, that is waited for.
+    enum class Predecessor { none, killed };
+    static tl::expected<Instance, std::string> claim(InstanceRecord record,
+                                                     Predecessor predecessor = Predecessor::none);
     Instance(Instance&& other) noexcept;
     Instance& operator=(Instance&& other) noexcept;
     ~Instance();
@@ -67,6 +73,8 @@ std::optional<InstanceRecord> read_instance(const std::string& directory);
 // Of one user, or of all.
 std::vector<std::string> find_instances(std::optional<uid_t> user);
 bool is_running(pid_t pid, std::uint64_t started);
+// Its daemon, or the process that will replace it.
+bool is_running(const InstanceRecord& record);
 std::uint64_t start_time_of(pid_t pid);  // 0 if there is no such process
 // The live daemon of this mount, of this user.
 std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount);

@@ -63,8 +63,13 @@ bool launched_as_one_of_several() {
 #endif
 }
 
-tl::expected<std::unique_ptr<Fabric>, std::string> start_fabric(
-    [[maybe_unused]] const std::shared_ptr<ExtentMemory>& memory) {
+using StartedFabric = tl::expected<std::unique_ptr<Fabric>, std::string>;
+
+StartedFabric no_fabric() {
+    return std::make_unique<SoloFabric>();
+}
+
+StartedFabric start_fabric([[maybe_unused]] const std::shared_ptr<ExtentMemory>& memory) {
 #ifdef COPPER_HAVE_MPI
     if (MpiFabric::launched()) {
         auto fabric = MpiFabric::start({.memory = memory});
@@ -74,7 +79,7 @@ tl::expected<std::unique_ptr<Fabric>, std::string> start_fabric(
         return std::unique_ptr<Fabric>(std::move(*fabric));
     }
 #endif
-    return std::unique_ptr<Fabric>(std::make_unique<SoloFabric>());
+    return no_fabric();
 }
 
 void leave_fabric([[maybe_unused]] Fabric& fabric, [[maybe_unused]] Parting parting,
@@ -145,17 +150,26 @@ int run(int argc, char** argv) {
     }
     allow_many_files();
     give_memory_back();
-    const bool several = launched_as_one_of_several();
     auto options = resolve_options(line.texts, line.config);
+    const bool launched = launched_as_one_of_several();
     const auto usable =
         options.and_then([](const DaemonOptions& given) { return check_cache_bytes(given, 1); });
-    if (!usable && !several) {
+    if (!usable && !launched) {
         return fail(usable.error(), exit_usage);
     }
     std::string start_error = usable ? "" : usable.error();
-    Cores cores = Cores::shared;
+    Supervised supervised;
     if (usable) {
-        const auto span = several && !options->local ? JobSpan::several_machines : JobSpan::one_machine;
+        if (auto worker = supervise(*options)) {
+            supervised = std::move(*worker);
+        } else {
+            start_error = worker.error();
+        }
+    }
+    const bool several = launched && !supervised.succession;
+    Cores cores = Cores::shared;
+    if (start_error.empty()) {
+        const auto span = launched && !options->local ? JobSpan::several_machines : JobSpan::one_machine;
         if (auto prepared = prepare(*options, span)) {
             cores = *prepared;
         } else {
@@ -168,21 +182,26 @@ int run(int argc, char** argv) {
 
     // Before the node is there, a signal ends the process at once: there is nothing to clean up.
     std::atomic<Node*> node = nullptr;
-    std::optional<SignalWatcher> signals(std::in_place, [&node](int signal) {
+    std::optional<SignalWatcher> signals(std::in_place, [&node](int signal, pid_t sender) {
         if (Node* running = node.load()) {
-            running->stop_by_signal(signal);
+            running->stop_by_signal(signal, sender);
         } else {
             ::_exit(exit_by_signal + signal);
         }
     });
     const auto memory = ExtentMemory::make();
-    auto fabric = start_fabric(memory);
+    auto fabric = supervised.succession ? no_fabric() : start_fabric(memory);
     if (!fabric) {
         return fail(fabric.error(), exit_failed);
     }
-    Node this_node(options.value_or(DaemonOptions()), std::move(*fabric), memory, start_error, cores);
+    Node this_node(options.value_or(DaemonOptions()), std::move(*fabric), memory, start_error, cores,
+                   std::move(supervised));
     node = &this_node;
     const int exit_code = this_node.run();
+    if (this_node.is_succeeded()) {
+        std::fflush(nullptr);
+        ::_exit(exit_code);
+    }
     signals.reset();
     leave_fabric(this_node.fabric(), this_node.parting(), exit_code);
     if (this_node.is_stuck() || (several && this_node.parting() == Parting::alone)) {

@@ -12,6 +12,7 @@
 #include "daemon/json_text.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
+#include "fuse/mount_point.hpp"
 
 namespace copper {
 namespace {
@@ -35,6 +36,9 @@ constexpr milliseconds abandoned_after{5000};    // a stopped node that hears no
 constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout, for a node that could not start
 constexpr std::uint64_t top_paths_of_job_max = 50000;  // that all nodes together report
 constexpr milliseconds degraded_for{60000};            // after a direct read
+// Between two looks whether a mirror is used whose daemon was lost: then it may be that nobody will stop it.
+constexpr milliseconds unused_time{3600000};
+constexpr milliseconds unused_time_without_launcher{15000};
 
 Attributes attributes_of_root() {
     struct stat found = {};
@@ -67,11 +71,15 @@ json body_of(const std::string& text) {
 }
 
 // "." and the rank, where the nodes share a machine.
-DaemonOptions localised(DaemonOptions options, Rank self) {
+DaemonOptions localised(DaemonOptions options, const Place& place) {
     if (options.local) {
-        options.mount += "." + std::to_string(self.value);
+        options.mount += "." + std::to_string(place.rank);
     }
     return options;
+}
+
+Place place_of(const Fabric& fabric, const std::optional<Succession>& succession) {
+    return succession ? succession->place : Place{.rank = fabric.self().value, .nodes = fabric.size()};
 }
 
 std::string dump(const json& value) {
@@ -99,6 +107,8 @@ const char* to_string(StopReason reason) {
             return "asked to stop";
         case StopReason::signal:
             return "a signal";
+        case StopReason::launcher_ended:
+            return "its launcher has ended";
         case StopReason::unmounted:
             return "unmounted from outside";
         case StopReason::start_failed:
@@ -112,16 +122,19 @@ const char* to_string(StopReason reason) {
 }
 
 Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_ptr<ExtentMemory> memory,
-           std::string start_error, Cores cores)
-    : options_(localised(std::move(options), fabric->self())),
+           std::string start_error, Cores cores, Supervised supervised)
+    : options_(localised(std::move(options), place_of(*fabric, supervised.succession))),
       started_(std::chrono::steady_clock::now()),
       fabric_(std::move(fabric)),
+      supervisor_(std::move(supervised.link)),
+      succession_(std::move(supervised.succession)),
+      place_(place_of(*fabric_, succession_)),
       trees_(options_.trees),
       start_error_(std::move(start_error)),
       backing_(trees_, PathOpener::detect(), std::move(memory)),
       cache_({.budget_bytes = options_.cache_bytes != 0
                                   ? options_.cache_bytes
-                                  : default_cache_bytes(options_.local ? fabric_->size() : 1)},
+                                  : default_cache_bytes(options_.local ? place_.nodes : 1)},
              [this](const ObjectKey& key) { loop_.want(key); }),
       loop_(loop_options(options_, cores),
             {.trees = trees_, .cache = cache_, .backing = backing_, .fabric = *fabric_},
@@ -139,7 +152,7 @@ Node::~Node() {
 
 int Node::run() {
     if (start_error_.empty()) {
-        if (auto started = start(); !started) {
+        if (auto started = succession_ ? succeed() : start(); !started) {
             start_error_ = started.error();
         }
     }
@@ -151,11 +164,13 @@ int Node::run() {
         loop_.at(std::chrono::steady_clock::now() + options_.ready_timeout + forgotten_margin,
                  [this] { stop_alone(StopReason::forgotten); });
     }
-    if (fabric_->self() == Rank{0}) {
+    if (fabric_->self() == Rank{0} && !succession_) {
         readiness_.begin(options_.ready_timeout);
     }
     loop_.run();
-    clean_up();
+    if (!is_succeeded()) {
+        clean_up();
+    }
     spdlog::info("ended: {}", to_string(stop_reason_));
     const bool failed = !start_error_.empty() || stop_reason_ == StopReason::job_not_ready;
     return failed ? 1 : 0;
@@ -179,15 +194,43 @@ tl::expected<void, std::string> Node::start() {
     return mount();
 }
 
+// The lost daemon's mount, and its name on this machine.
+tl::expected<void, std::string> Node::succeed() {
+    const std::string directory = instance_directory(::geteuid(), options_.mount);
+    if (const auto record = read_instance(directory)) {
+        made_ = MadeDirectories(record->made_directories);
+    }
+    auto instance = Instance::claim(make_record(), Instance::Predecessor::killed);
+    if (!instance) {
+        return tl::make_unexpected(instance.error());
+    }
+    instance_.emplace(std::move(*instance));
+    if (auto listening = listen(); !listening) {
+        return listening;
+    }
+    auto session =
+        Session::resume(session_options(), cache_, fuse_counters_, std::move(succession_->hand_over));
+    if (!session) {
+        return tl::make_unexpected(session.error());
+    }
+    session_ = std::move(*session);
+    spdlog::warn("goes on with {} where another process was lost ({}); reads the filesystem by itself",
+                 options_.mount, succession_->loss == Loss::crashed ? "it ended" : "its launcher has ended");
+    unmount_if_unused_later();
+    return {};
+}
+
 InstanceRecord Node::make_record() const {
     return {.mount = options_.mount,
             .pid = ::getpid(),
             .pid_started = start_time_of(::getpid()),
+            .supervisor = supervisor_.pid(),
+            .supervisor_started = start_time_of(supervisor_.pid()),
             .user = ::geteuid(),
             .job = options_.job,
             .batch_job = batch_job_id(),
-            .rank = fabric_->self().value,
-            .nodes = fabric_->size(),
+            .rank = place_.rank,
+            .nodes = place_.nodes,
             .trees = trees_.roots(),
             .made_directories = made_.paths(),
             .run_everywhere = options_.run_everywhere};
@@ -206,20 +249,23 @@ tl::expected<void, std::string> Node::listen() {
     return {};
 }
 
+SessionOptions Node::session_options() const {
+    return {.mount_point = options_.mount,
+            .trees = trees_,
+            .shared_file_bytes_max = options_.shared_file_bytes,
+            .root = attributes_of_root(),
+            .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
+            .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
+            .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off};
+}
+
 tl::expected<void, std::string> Node::mount() {
-    auto session = Session::mount(
-        {.mount_point = options_.mount,
-         .trees = trees_,
-         .shared_file_bytes_max = options_.shared_file_bytes,
-         .root = attributes_of_root(),
-         .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
-         .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
-         .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off},
-        cache_, fuse_counters_);
+    auto session = Session::mount(session_options(), cache_, fuse_counters_);
     if (!session) {
         return tl::make_unexpected(session.error());
     }
     session_ = std::move(*session);
+    supervisor_.keep(session_->hand_over(), place_, options_.mount);
     return {};
 }
 
@@ -229,7 +275,7 @@ void Node::begin_serving() {
         // If it was stopped, this changes nothing.
         loop_.post([this] { stop_alone(StopReason::unmounted); });
     });
-    spdlog::info("rank {} of {} serves {}", fabric_->self().value, fabric_->size(), options_.mount);
+    spdlog::info("rank {} of {} serves {}", place_.rank, place_.nodes, options_.mount);
 }
 
 // Everything that others can see, in the reverse order of start(). Idempotent.
@@ -238,6 +284,7 @@ void Node::clean_up() {
     if (session_ != nullptr) {
         session_->stop();
     }
+    supervisor_.dismiss();
     if (fuse_thread_.joinable()) {
         fuse_thread_.join();
     }
@@ -246,10 +293,34 @@ void Node::clean_up() {
     made_ = MadeDirectories();
 }
 
-void Node::stop_by_signal(int signal) {
-    loop_.post([this, signal] {
-        spdlog::info("got signal {}", signal);
-        stop_alone(StopReason::signal);
+void Node::stop_by_signal(int signal, pid_t sender) {
+    loop_.post([this, signal, sender] {
+        spdlog::info("got signal {} of process {}", signal, sender);
+        // People who mean it say so to this process, or `copper stop`. A launcher that ends its processes may
+        // have been killed itself, while the job's programs go on.
+        if (outlived_ && sender == ::getppid() && session_ != nullptr && session_->is_lasting()) {
+            leave_mount_to_successor();
+        } else {
+            stop_alone(StopReason::signal);
+        }
+    });
+}
+
+void Node::leave_mount_to_successor() {
+    if (stop_reason_ == StopReason::none) {
+        stop_reason_ = StopReason::launcher_ended;
+        supervisor_.launcher_ends();
+        tell_departure();
+    }
+}
+
+void Node::unmount_if_unused_later() {
+    const auto time = succession_->loss == Loss::crashed ? unused_time : unused_time_without_launcher;
+    loop_.at(std::chrono::steady_clock::now() + time, [this] {
+        if (std::exchange(requests_seen_, fuse_counters_.requests) == fuse_counters_.requests) {
+            unmount_if_unused(options_.mount);
+        }
+        unmount_if_unused_later();
     });
 }
 
@@ -261,6 +332,7 @@ void Node::stop(StopReason reason) {
     if (session_ != nullptr) {
         session_->stop();
     }
+    supervisor_.dismiss();
 }
 
 void Node::stop_alone(StopReason reason) {
@@ -271,7 +343,11 @@ void Node::stop_alone(StopReason reason) {
     // Nothing that others can see is left, should the process be killed before its end.
     instance_.reset();
     made_ = MadeDirectories();
-    // Others need not find out by waiting in vain.
+    tell_departure();
+}
+
+// Others need not find out by waiting in vain.
+void Node::tell_departure() {
     loop_.call(departed_verb, std::to_string(fabric_->self().value), departure_patience,
                [this](const ProgressLoop::Parts&) { leave(Parting::alone); });
 }
@@ -307,9 +383,10 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
 }
 
 ControlReply Node::make_reply(const ProgressLoop::Parts& parts) const {
-    ControlReply reply{.job = options_.job, .nodes = fabric_->size(), .parts = {}, .error = {}};
+    ControlReply reply{.job = options_.job, .nodes = place_.nodes, .parts = {}, .error = {}};
     for (const auto& part : parts) {
-        reply.parts.push_back({.rank = part.rank.value, .body = body_of(part.text)});
+        reply.parts.push_back(
+            {.rank = succession_ ? place_.rank : part.rank.value, .body = body_of(part.text)});
     }
     return reply;
 }
@@ -317,6 +394,11 @@ ControlReply Node::make_reply(const ProgressLoop::Parts& parts) const {
 std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == ready_verb) {
         return to_text({.host = host_name(), .error = start_error_});
+    }
+    if (verb == begin_verb) {
+        outlived_ = static_cast<bool>(supervisor_);
+        supervisor_.begin();
+        return dump({{"host", host_name()}});
     }
     if (verb == verb::status) {
         return dump(answer_status());
@@ -342,6 +424,9 @@ const char* Node::state() {
     }
     if (stop_reason_ != StopReason::none) {
         return "stopping";
+    }
+    if (succession_) {
+        return "degraded";  // it reads by itself
     }
     const auto now = std::chrono::steady_clock::now();
     if (const auto fallbacks = loop_.mover_counters().direct_reads; fallbacks != fallbacks_seen_) {

@@ -25,6 +25,7 @@
 #include "daemon/options.hpp"
 #include "daemon/progress_loop.hpp"
 #include "daemon/readiness.hpp"
+#include "daemon/supervisor.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/session.hpp"
 
@@ -34,10 +35,11 @@ enum class StopReason {
     none,   // it runs
     asked,  // by the control verb "stop", here or on another node
     signal,
-    unmounted,      // somebody else unmounted the mirror
-    start_failed,   // of this node
-    job_not_ready,  // rank 0: another node did not start
-    forgotten,      // a node that could not start, and nobody told it to end
+    launcher_ended,  // and ends this process; another one goes on with the mount
+    unmounted,       // somebody else unmounted the mirror
+    start_failed,    // of this node
+    job_not_ready,   // rank 0: another node did not start
+    forgotten,       // a node that could not start, and nobody told it to end
 };
 const char* to_string(StopReason reason);
 
@@ -50,7 +52,7 @@ class Node {
     // takes part in the job all the same, to say so.
     // What the node reads lies in `memory`, as should what its fabric receives.
     Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_ptr<ExtentMemory> memory,
-         std::string start_error, Cores cores);
+         std::string start_error, Cores cores, Supervised supervised);
     ~Node();
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
@@ -59,16 +61,20 @@ class Node {
     int run();
 
     // From any thread: ends the node as a signal does.
-    void stop_by_signal(int signal);
+    void stop_by_signal(int signal, pid_t sender);
 
     Fabric& fabric() { return *fabric_; }
     Parting parting() const { return parting_; }
     // A thread waits for the filesystem, and may do so for ever: then the process must end without joining
     // it.
     bool is_stuck() const { return loop_.reads_in_flight() > 0; }
+    // Another process goes on with the mount: this one must end as if it were killed.
+    bool is_succeeded() const { return stop_reason_ == StopReason::launcher_ended; }
 
   private:
     tl::expected<void, std::string> start();
+    tl::expected<void, std::string> succeed();
+    SessionOptions session_options() const;
     tl::expected<void, std::string> mount();
     tl::expected<void, std::string> listen();
     InstanceRecord make_record() const;
@@ -91,6 +97,9 @@ class Node {
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
     void stop_alone(StopReason reason);
+    void leave_mount_to_successor();
+    void tell_departure();
+    void unmount_if_unused_later();
     // Stops all nodes; `then` gets what they say before they leave.
     void stop_job(std::chrono::milliseconds patience, std::function<void(const ProgressLoop::Parts&)> then);
     void leave(Parting parting);
@@ -98,6 +107,9 @@ class Node {
     DaemonOptions options_;
     const TimePoint started_;
     const std::unique_ptr<Fabric> fabric_;
+    SupervisorLink supervisor_;
+    std::optional<Succession> succession_;  // its hand_over: until it has started
+    const Place place_;
     const Trees trees_;
     std::string start_error_;
 
@@ -111,6 +123,8 @@ class Node {
     StopReason stop_reason_ = StopReason::none;
     Parting parting_ = Parting::together;
     bool leaving_ = false;
+    bool outlived_ = false;  // the mount is to outlive this process
+    std::uint64_t requests_seen_ = 0;
     std::uint64_t fallbacks_seen_ = 0;
     std::optional<TimePoint> last_fallback_;
 

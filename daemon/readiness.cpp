@@ -82,6 +82,13 @@ void Readiness::judge(const ProgressLoop::Parts& parts) {
     const bool again = !all_answered && std::chrono::steady_clock::now() < deadline_;
     const Look look = again ? Look::again : Look::last;
     const ReadyState state = ready_state(parts, nodes_, look);
+    if (state.outcome == ReadyState::Outcome::all_ready) {
+        loop_.call(begin_verb, "", patience, [this, state](const ProgressLoop::Parts&) {
+            print_line(state.line);
+            done_(state.outcome);
+        });
+        return;
+    }
     print_line(state.line);
     if (state.outcome == ReadyState::Outcome::undecided) {
         ask();

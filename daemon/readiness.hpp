@@ -11,6 +11,8 @@
 namespace copper {
 
 inline constexpr const char* ready_verb = "ready";
+// To all nodes, once all are ready: the job begins.
+inline constexpr const char* begin_verb = "begin";
 
 // A node's answer to the verb "ready".
 struct ReadyAnswer {

@@ -9,7 +9,7 @@
 
 namespace copper {
 
-SignalWatcher::SignalWatcher(std::function<void(int)> on_signal) : on_signal_(std::move(on_signal)) {
+SignalWatcher::SignalWatcher(std::function<void(int, pid_t)> on_signal) : on_signal_(std::move(on_signal)) {
     std::signal(SIGPIPE, SIG_IGN);
     sigset_t watched;
     sigemptyset(&watched);
@@ -37,7 +37,7 @@ void SignalWatcher::watch() {
         }
         signalfd_siginfo info = {};
         if (retry_eintr([&] { return ::read(signals_.get(), &info, sizeof(info)); }) == sizeof(info)) {
-            on_signal_(static_cast<int>(info.ssi_signo));
+            on_signal_(static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid));
         }
     }
 }

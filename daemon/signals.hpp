@@ -1,6 +1,8 @@
 // Signals as calls in a thread of their own.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <thread>
 
@@ -14,7 +16,8 @@ namespace copper {
 // interrupted.
 class SignalWatcher {
   public:
-    explicit SignalWatcher(std::function<void(int signal)> on_signal);
+    // `sender`: the process that sent it; 0: the kernel.
+    explicit SignalWatcher(std::function<void(int signal, pid_t sender)> on_signal);
     ~SignalWatcher();
     SignalWatcher(const SignalWatcher&) = delete;
     SignalWatcher& operator=(const SignalWatcher&) = delete;
@@ -22,7 +25,7 @@ class SignalWatcher {
   private:
     void watch();
 
-    const std::function<void(int)> on_signal_;
+    const std::function<void(int, pid_t)> on_signal_;
     UniqueFd signals_;
     UniqueFd end_;
     std::thread thread_;

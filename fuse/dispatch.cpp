@@ -1,5 +1,6 @@
 #include "fuse/dispatch.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "fuse/kernel_passthrough.hpp"
@@ -37,8 +38,9 @@ void init(void* user_data, fuse_conn_info* connection) {
     if (static_cast<Served*>(user_data)->passthrough == PassthroughPolicy::where_possible) {
         want_passthrough(*connection);
     }
-    // max_write decides how many pages a request may have, reads included; libfuse's default is the kernel's
-    // maximum.
+    // It decides how many pages a request may have, reads included. The kernel may offer more (since 6.13),
+    // which would take longer requests than there is room for.
+    connection->max_write = std::min(connection->max_write, static_cast<unsigned>(extent_bytes));
     constexpr unsigned background_requests_max = 64;
     connection->max_background = background_requests_max;
     connection->congestion_threshold = background_requests_max * 3 / 4;

@@ -9,11 +9,53 @@
 
 namespace copper {
 
-InodeTable::InodeTable(const Attributes& root) {
+InodeTable::InodeTable(const Attributes& root, InodeLog log) {
     auto state = state_.lock();
     Inode& inode = state->inodes[root_node];
     inode.lookups = 1;  // the mount's own, never forgotten
     inode.attributes = root;
+    state->log = log;
+    state->restore();
+}
+
+void InodeTable::State::restore() {
+    log.for_each([this](const InodeLog::Inode& logged) {
+        Inode& inode = inodes[logged.node];
+        static_cast<InodeLog::State&>(inode) = logged.state;
+        inode.parent = logged.parent;
+        inode.name = logged.name;
+        inode.attributes = logged.attributes;
+        inode.record = logged.record;
+        kept += inode.is_kept ? 1 : 0;
+        if (inode.is_named) {
+            names.emplace(Key{inode.parent, inode.name}, logged.node);
+        }
+    });
+    for (const auto& [node, inode] : inodes) {
+        if (Inode* parent = find(inode.parent); parent != nullptr && node != root_node) {
+            ++parent->children;
+        }
+    }
+    next = std::max(next, log.last_node() + 1);
+}
+
+// What the log tells of it is what `inode` says by now.
+void InodeTable::State::save(NodeId node, Inode& inode) {
+    if (inode.record != nullptr) {
+        log.change(inode.record, inode, inode.attributes);
+    } else if (node != root_node) {
+        inode.record = log.add(node, inode.parent, inode.name, inode, inode.attributes);
+    }
+}
+
+void InodeTable::State::remove(std::unordered_map<NodeId, Inode>::iterator inode) {
+    if (inode->second.record != nullptr) {
+        log.remove(inode->second.record);
+    }
+    inodes.erase(inode);
+    if (log.should_be_rewritten()) {
+        log.rewrite([this](NodeId node, InodeLog::Record* record) { inodes.at(node).record = record; });
+    }
 }
 
 InodeTable::Inode* InodeTable::State::find(NodeId node) {
@@ -21,10 +63,12 @@ InodeTable::Inode* InodeTable::State::find(NodeId node) {
     return found != inodes.end() ? &found->second : nullptr;
 }
 
-void InodeTable::State::detach(NodeId node, const Inode& inode) {
+void InodeTable::State::detach(NodeId node, Inode& inode) {
     const auto named = names.find(Key{inode.parent, inode.name});
     if (named != names.end() && named->second == node) {
         names.erase(named);
+        inode.is_named = false;
+        save(node, inode);
     }
 }
 
@@ -32,12 +76,12 @@ void InodeTable::State::remove_if_unused(NodeId node) {
     while (node != root_node) {
         const auto found = inodes.find(node);
         if (found == inodes.end() || found->second.lookups > 0 || found->second.children > 0 ||
-            found->second.kept) {
+            found->second.is_kept) {
             return;
         }
         const NodeId parent = found->second.parent;
         detach(node, found->second);
-        inodes.erase(found);
+        remove(found);
         if (Inode* above = find(parent)) {
             --above->children;
         }
@@ -58,9 +102,10 @@ NodeId InodeTable::State::add(NodeId parent, std::string_view name) {
 // Keeps it no longer than the kernel does.
 void InodeTable::State::release(NodeId node) {
     Inode& inode = inodes.at(node);
-    if (inode.kept) {
-        inode.kept = false;
+    if (inode.is_kept) {
+        inode.is_kept = false;
         --kept;
+        save(node, inode);
         remove_if_unused(node);
     }
 }
@@ -93,13 +138,13 @@ InodeTable::Inode* InodeTable::State::find_same(NodeId parent, std::string_view 
     node = named->second;
     Inode& inode = inodes.at(node);
     const bool same_type = (inode.attributes.mode & S_IFMT) == (attributes.mode & S_IFMT);
-    const bool newer = (inode.bytes_handed_out || inode.kept) &&
+    const bool newer = (inode.bytes_handed_out || inode.is_kept) &&
                        inode.attributes.changed < attributes.changed &&
                        version_of(inode.attributes) != version_of(attributes);
     if (same_type && !newer) {
         return &inode;
     }
-    names.erase(named);
+    detach(node, inode);
     release(node);
     return nullptr;
 }
@@ -117,10 +162,11 @@ std::optional<InodeTable::Told> InodeTable::look_up(NodeId parent, std::string_v
         inode = state->find(node);
     }
     ++inode->lookups;
-    if (!inode->bytes_handed_out && !inode->kept) {
+    if (!inode->bytes_handed_out && !inode->is_kept) {
         inode->attributes = attributes;
         inode->attributes_known = true;
     }
+    state->save(node, *inode);
     return Told{.node = node, .attributes = inode->attributes};
 }
 
@@ -129,6 +175,7 @@ InodeTable::Known InodeTable::forget(NodeId node, std::uint64_t lookups) {
     Inode* inode = state->find(node);
     if (inode != nullptr && node != root_node) {
         inode->lookups -= std::min(lookups, inode->lookups);
+        state->save(node, *inode);
         state->remove_if_unused(node);
     }
     return state->find(node) != nullptr ? Known::still : Known::no_more;
@@ -136,7 +183,7 @@ InodeTable::Known InodeTable::forget(NodeId node, std::uint64_t lookups) {
 
 void InodeTable::detach(NodeId node) {
     auto state = state_.lock();
-    if (const Inode* inode = state->find(node); inode != nullptr && node != root_node) {
+    if (Inode* inode = state->find(node); inode != nullptr && node != root_node) {
         state->detach(node, *inode);
         state->release(node);
     }
@@ -174,6 +221,7 @@ void InodeTable::set_attributes(NodeId node, const Attributes& attributes) {
     if (inode != nullptr && !inode->bytes_handed_out) {
         inode->attributes = attributes;
         inode->attributes_known = true;
+        state->save(node, *inode);
     }
 }
 
@@ -193,13 +241,16 @@ InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attribut
     if (!same && inode->bytes_handed_out) {
         return Verdict::mixed;
     }
-    inode->bytes_handed_out = inode->bytes_handed_out || bytes == Bytes::some;
-    if (same) {
+    if (same && (inode->bytes_handed_out || bytes == Bytes::none)) {
         return Verdict::current;
     }
-    inode->attributes = attributes;
-    inode->attributes_known = true;
-    return Verdict::adopted;
+    inode->bytes_handed_out = inode->bytes_handed_out || bytes == Bytes::some;
+    if (!same) {
+        inode->attributes = attributes;
+        inode->attributes_known = true;
+    }
+    state->save(node, *inode);
+    return same ? Verdict::current : Verdict::adopted;
 }
 
 ExtentRange InodeTable::read_ahead(NodeId node, ExtentRange read, std::uint32_t extents,
@@ -211,7 +262,7 @@ ExtentRange InodeTable::read_ahead(NodeId node, ExtentRange read, std::uint32_t 
 
 std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attributes& attributes) {
     auto state = state_.lock();
-    const Inode* old = state->find(node);
+    Inode* old = state->find(node);
     if (old == nullptr || node == root_node) {
         return std::nullopt;
     }
@@ -221,12 +272,14 @@ std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attrib
     if (named == state->names.end() || named->second != node) {
         return place;
     }
-    state->names.erase(named);
-    if (state->kept < kept_max || old->kept) {
-        Inode& inode = state->inodes.at(state->add(place.parent, place.name));
+    state->detach(node, *old);
+    if (state->kept < kept_max || old->is_kept) {
+        const NodeId successor = state->add(place.parent, place.name);
+        Inode& inode = state->inodes.at(successor);
         inode.attributes = attributes;
-        inode.kept = true;
+        inode.is_kept = true;
         ++state->kept;
+        state->save(successor, inode);
     }
     state->release(node);
     return place;
@@ -278,6 +331,7 @@ void InodeTable::drop(const std::vector<NodeId>& nodes) {
         if (inode != nullptr && node != root_node) {
             inode->attributes_known = false;
             inode->bytes_handed_out = false;
+            state->save(node, *inode);
             state->release(node);
         }
     }
@@ -285,6 +339,10 @@ void InodeTable::drop(const std::vector<NodeId>& nodes) {
 
 std::uint64_t InodeTable::epoch() {
     return state_.lock()->epoch;
+}
+
+bool InodeTable::is_lasting() {
+    return state_.lock()->log.is_whole();
 }
 
 std::size_t InodeTable::size() {

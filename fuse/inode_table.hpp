@@ -11,10 +11,10 @@
 #include "cache/guarded.hpp"
 #include "cache/object.hpp"
 #include "cache/read_ahead.hpp"
+#include "fuse/inode_log.hpp"
 
 namespace copper {
 
-using NodeId = std::uint64_t;
 inline constexpr NodeId root_node = 1;
 
 // The inodes that the kernel knows. Thread-safe: one lock, held for a few map operations, and nothing inside
@@ -27,7 +27,8 @@ class InodeTable {
     // So many inodes are kept, though the kernel forgot them, because they know better than a Listing.
     static constexpr std::size_t kept_max = 65536;
 
-    explicit InodeTable(const Attributes& root);
+    // With what `log` tells of the process before, and kept up in it.
+    explicit InodeTable(const Attributes& root, InodeLog log = {});
 
     struct Told {
         NodeId node = 0;
@@ -93,18 +94,17 @@ class InodeTable {
     std::uint64_t epoch();
 
     std::size_t size();
+    // Whether a process that gets the log will know all inodes.
+    bool is_lasting();
 
   private:
-    struct Inode {
+    struct Inode : InodeLog::State {
         NodeId parent = 0;
-        std::uint64_t lookups = 0;
         std::uint32_t children = 0;
-        bool attributes_known = true;
-        bool bytes_handed_out = false;
-        bool kept = false;
         std::string name;
         Attributes attributes;
         ReadAhead read_ahead;
+        InodeLog::Record* record = nullptr;
     };
     struct Key {
         NodeId parent = 0;
@@ -122,12 +122,17 @@ class InodeTable {
         std::size_t kept = 0;
         std::unordered_map<NodeId, Inode> inodes;
         std::unordered_map<Key, NodeId, KeyHash> names;
+        InodeLog log;
 
         Inode* find(NodeId node);
+        // REQUIRES: a save() follows.
         NodeId add(NodeId parent, std::string_view name);
+        void save(NodeId node, Inode& inode);
+        void restore();
+        void remove(std::unordered_map<NodeId, Inode>::iterator inode);
         void release(NodeId node);
         Inode* find_same(NodeId parent, std::string_view name, const Attributes& attributes, NodeId& node);
-        void detach(NodeId node, const Inode& inode);
+        void detach(NodeId node, Inode& inode);
         void remove_if_unused(NodeId node);
         std::string path(const Inode& inode) const;
     };

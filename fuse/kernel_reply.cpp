@@ -6,11 +6,28 @@
 #include "fuse/kernel_passthrough.hpp"
 
 namespace copper {
+namespace {
+
+thread_local RequestSlots::Lease* in_hand = nullptr;
+
+}  // namespace
+
+SlotInHand::SlotInHand(RequestSlots::Lease lease) : lease_(std::move(lease)) {
+    in_hand = &lease_;
+}
+
+SlotInHand::~SlotInHand() {
+    in_hand = nullptr;
+}
+
+RequestSlots::Lease SlotInHand::take_over() {
+    return in_hand != nullptr ? std::move(*in_hand) : RequestSlots::Lease();
+}
 
 class KernelReply final : public Reply {
   public:
     KernelReply(fuse_req_t request, std::shared_ptr<PendingReplies> pending)
-        : request_(request), pending_(std::move(pending)) {}
+        : request_(request), slot_(SlotInHand::take_over()), pending_(std::move(pending)) {}
 
     ~KernelReply() override {
         const bool session_is_open = begin();
@@ -24,8 +41,8 @@ class KernelReply final : public Reply {
     }
 
     void error(int error_number) override {
-        if (fuse_req_t request = take()) {
-            fuse_reply_err(request, error_number);
+        if (const Taken taken = take()) {
+            fuse_reply_err(taken.request, error_number);
         }
     }
 
@@ -36,19 +53,19 @@ class KernelReply final : public Reply {
         entry.attr = attributes;
         entry.attr_timeout = kernel_keeps_seconds;
         entry.entry_timeout = seconds;
-        fuse_req_t request = take();
-        return sent(request == nullptr ? -EIO : fuse_reply_entry(request, &entry));
+        const Taken taken = take();
+        return sent(taken ? fuse_reply_entry(taken.request, &entry) : -EIO);
     }
 
     void attributes(const struct stat& attributes) override {
-        if (fuse_req_t request = take()) {
-            fuse_reply_attr(request, &attributes, kernel_keeps_seconds);
+        if (const Taken taken = take()) {
+            fuse_reply_attr(taken.request, &attributes, kernel_keeps_seconds);
         }
     }
 
     void link(const std::string& target) override {
-        if (fuse_req_t request = take()) {
-            fuse_reply_readlink(request, target.c_str());
+        if (const Taken taken = take()) {
+            fuse_reply_readlink(taken.request, target.c_str());
         }
     }
 
@@ -60,26 +77,25 @@ class KernelReply final : public Reply {
             info.keep_cache = 1;
             info.cache_readdir = 1;
         }
-        fuse_req_t request = take();
-        return sent(request == nullptr ? -EIO : fuse_reply_open(request, &info));
+        const Taken taken = take();
+        return sent(taken ? fuse_reply_open(taken.request, &info) : -EIO);
     }
 
     Sent bytes(std::span<const iovec> pieces) override {
-        fuse_req_t request = take();
-        return sent(request == nullptr
-                        ? -EIO
-                        : fuse_reply_iov(request, pieces.data(), static_cast<int>(pieces.size())));
+        const Taken taken = take();
+        return sent(taken ? fuse_reply_iov(taken.request, pieces.data(), static_cast<int>(pieces.size()))
+                          : -EIO);
     }
 
     void size(std::size_t bytes) override {
-        if (fuse_req_t request = take()) {
-            fuse_reply_xattr(request, bytes);
+        if (const Taken taken = take()) {
+            fuse_reply_xattr(taken.request, bytes);
         }
     }
 
     void statistics(const struct statvfs& statistics) override {
-        if (fuse_req_t request = take()) {
-            fuse_reply_statfs(request, &statistics);
+        if (const Taken taken = take()) {
+            fuse_reply_statfs(taken.request, &statistics);
         }
     }
 
@@ -89,10 +105,19 @@ class KernelReply final : public Reply {
   private:
     static Sent sent(int result) { return result == 0 ? Sent::yes : Sent::no; }
 
-    // A request is answered once: whoever takes it answers it.
-    fuse_req_t take() { return request_.exchange(nullptr); }
+    struct Taken {
+        fuse_req_t request = nullptr;
+        RequestSlots::Lease slot = {};
+        explicit operator bool() const { return request != nullptr; }
+    };
+    // A request is answered once: whoever takes it answers it, and then its slot is free.
+    Taken take() {
+        fuse_req_t request = request_.exchange(nullptr);
+        return request != nullptr ? Taken{.request = request, .slot = std::move(slot_)} : Taken();
+    }
 
     std::atomic<fuse_req_t> request_;
+    RequestSlots::Lease slot_;  // of whoever takes the request
     const std::shared_ptr<PendingReplies> pending_;
 };
 

@@ -8,10 +8,26 @@
 #include "cache/guarded.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/reply.hpp"
+#include "fuse/request_slots.hpp"
 
 namespace copper {
 
 class KernelReply;
+
+// The slot of the request that this thread hands to libfuse. A reply that is entered meanwhile takes it over;
+// otherwise it is free again at the end: the request was answered by then, or needs no answer.
+class SlotInHand {
+  public:
+    explicit SlotInHand(RequestSlots::Lease lease);
+    SlotInHand(const SlotInHand&) = delete;
+    SlotInHand& operator=(const SlotInHand&) = delete;
+    ~SlotInHand();
+
+    static RequestSlots::Lease take_over();
+
+  private:
+    RequestSlots::Lease lease_;
+};
 
 // The requests of one session that wait for their answer. Thread-safe.
 //

@@ -98,16 +98,13 @@ std::optional<std::string> obstacle_in_directory(const std::string& mount_point)
     return std::nullopt;
 }
 
-void run_unmount_helper(std::string mount_point) {
+enum class Unmounting { when_unused, lazily };
+
+void run_unmount_helper(std::string mount_point, Unmounting how) {
     std::string program = unmount_helper;
-    std::string options[] = {"-u", "-z", "-q", "--"};
-    char* arguments[] = {program.data(),
-                         options[0].data(),
-                         options[1].data(),
-                         options[2].data(),
-                         options[3].data(),
-                         mount_point.data(),
-                         nullptr};
+    std::string options[] = {how == Unmounting::lazily ? "-uz" : "-u", "-q", "--"};
+    char* arguments[] = {program.data(),    options[0].data(),  options[1].data(),
+                         options[2].data(), mount_point.data(), nullptr};
     pid_t child = 0;
     if (::posix_spawnp(&child, unmount_helper, nullptr, nullptr, arguments, environ) == 0) {
         int status = 0;
@@ -141,7 +138,13 @@ void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes) {
 void unmount(const std::string& mount_point) {
     // UMOUNT_NOFOLLOW: the path may have become something else.
     if (::umount2(mount_point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno == EPERM) {
-        run_unmount_helper(mount_point);
+        run_unmount_helper(mount_point, Unmounting::lazily);
+    }
+}
+
+void unmount_if_unused(const std::string& mount_point) {
+    if (::umount2(mount_point.c_str(), MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 && errno == EPERM) {
+        run_unmount_helper(mount_point, Unmounting::when_unused);
     }
 }
 

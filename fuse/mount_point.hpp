@@ -20,4 +20,8 @@ void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes);
 // Unmounts; if it is in use, as soon as it no longer is.
 void unmount(const std::string& mount_point);
 
+// Unmounts if it is not in use and, where this process may ask the kernel (root), was not since the last
+// call: MNT_EXPIRE of umount2(2).
+void unmount_if_unused(const std::string& mount_point);
+
 }  // namespace copper

@@ -45,12 +45,13 @@ int to_errno(const std::error_code& error) {
     return valid ? error.value() : EIO;
 }
 
-Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices)
+Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
+                       InodeLog inodes)
     : options_(std::move(options)),
       cache_(cache),
       counters_(counters),
       notices_(std::move(notices)),
-      inodes_(options_.root) {}
+      inodes_(options_.root, inodes) {}
 
 std::string Operations::target_told(const Listing::Entry& entry) const {
     const bool rewritten = options_.symlinks == SymlinkPolicy::rewrite && entry.leads_into_trees &&

@@ -35,7 +35,8 @@ struct KernelNotices {
 // has no way to remember the answer, is extended attributes and ioctl.
 class Operations {
   public:
-    Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices);
+    Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
+               InodeLog inodes = {});
 
     // names.cpp
     void lookup(ReplyPtr reply, NodeId parent, std::string_view name);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,16 +49,6 @@ struct SessionDeleter {
 };
 using SessionHandle = std::unique_ptr<fuse_session, SessionDeleter>;
 
-// The memory that libfuse allocates for the first request it receives, and uses again.
-struct RequestBuffer {
-    RequestBuffer() = default;
-    RequestBuffer(const RequestBuffer&) = delete;
-    RequestBuffer& operator=(const RequestBuffer&) = delete;
-    ~RequestBuffer() { std::free(buffer.mem); }
-
-    fuse_buf buffer{};
-};
-
 // A thread can be cancelled while this lives, and only then.
 class Cancellable {
   public:
@@ -66,6 +57,9 @@ class Cancellable {
     Cancellable& operator=(const Cancellable&) = delete;
     ~Cancellable() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
 };
+
+// The kernel gives out requests only where the longest would fit: one that writes.
+constexpr std::size_t longest_request_bytes = extent_bytes + (64U << 10);
 
 // For the kernel to drop the last names that it was told to drop, when the session ends.
 constexpr std::chrono::seconds notice_time_max{2};
@@ -96,8 +90,10 @@ SessionHandle new_session(const SessionOptions& options, Served& served) {
 // cancelled there, as fuse_session_loop_mt does it.
 class KernelSession final : public Session {
   public:
-    KernelSession(SessionOptions options, Cache& cache, FuseCounters& counters)
-        : mount_point_(options.mount_point),
+    KernelSession(SessionOptions options, Cache& cache, FuseCounters& counters, LastingMemory memory)
+        : memory_(std::move(memory)),
+          slots_(memory_.requests()),
+          mount_point_(options.mount_point),
           threads_max_(std::max<std::size_t>(options.threads_max, 1)),
           cache_(cache),
           counters_(counters),
@@ -105,7 +101,8 @@ class KernelSession final : public Session {
           operations_(options, cache, counters,
                       {.attributes = [this](NodeId node) { invalidate_attributes(node); },
                        .name = [this](NodeId parent, const std::string& name,
-                                      std::function<void()> then) { forget_name(parent, name, then); }}),
+                                      std::function<void()> then) { forget_name(parent, name, then); }},
+                      InodeLog(memory_.inodes())),
           served_{.operations = operations_, .pending = *pending_, .passthrough = options.passthrough},
           session_(new_session(options, served_)) {}
 
@@ -118,6 +115,9 @@ class KernelSession final : public Session {
     }
 
     std::optional<std::string> mount();
+    std::optional<std::string> resume(const UniqueFd& device);
+    HandOver hand_over() const override;
+    bool is_lasting() override { return operations_.inodes().is_lasting(); }
     void serve() override;
     void stop() override;
     bool passes_through() const override { return passes_through_; }
@@ -130,12 +130,18 @@ class KernelSession final : public Session {
     }
     void forget_name(NodeId parent, const std::string& name, const std::function<void()>& then);
     bool end_notifier();
-    int take_request(RequestBuffer& request);
+    bool take_request(std::span<std::byte> rest);
+    void process(RequestSlots::Lease slot, std::span<std::byte> request);
+    void begin();
     void begin_passthrough();
     void take_requests();
     void end_serving();
     void disconnect();
 
+    LastingMemory memory_;
+    RequestSlots slots_;
+    // Of the process before, until serve().
+    std::vector<RequestSlots::Lease> unanswered_;
     const std::string mount_point_;
     const std::size_t threads_max_;
     Cache& cache_;
@@ -171,6 +177,42 @@ std::optional<std::string> KernelSession::mount() {
     return std::nullopt;
 }
 
+// libfuse serves an open descriptor. INIT is told to it again, but the kernel must not hear the answer again:
+// the descriptor becomes the device after that.
+std::optional<std::string> KernelSession::resume(const UniqueFd& device) {
+    UniqueFd descriptor(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    const std::string name = "/dev/fd/" + std::to_string(descriptor.get());
+    if (session_ == nullptr || fuse_session_mount(session_.get(), name.c_str()) != 0) {
+        return "libfuse cannot go on with " + mount_point_ + ": " + *last_message().lock();
+    }
+    const int served = descriptor.release();
+    mounted_ = true;
+    unanswered_ = slots_.take_unanswered();
+    // Where the other process was killed before the kernel got the answer, it is one of them.
+    const auto init = std::find_if(unanswered_.begin(), unanswered_.end(),
+                                   [](const auto& slot) { return is_init(slot.bytes()); });
+    if (init == unanswered_.end()) {
+        std::vector<std::byte> request(memory_.init().begin(), memory_.init().end());
+        if (!request.empty()) {  // else the kernel has not asked yet
+            process({}, request);
+        }
+    }
+    if (::dup3(device.get(), served, O_CLOEXEC) < 0) {
+        return "cannot go on with " + mount_point_ + ": " + std::generic_category().message(errno);
+    }
+    if (init != unanswered_.end()) {
+        const auto bytes = init->bytes();
+        process(std::move(*init), bytes.first(request_bytes(bytes)));
+        unanswered_.erase(init);
+    }
+    return std::nullopt;
+}
+
+HandOver KernelSession::hand_over() const {
+    return {.device = UniqueFd(::fcntl(fuse_session_fd(session_.get()), F_DUPFD_CLOEXEC, 0)),
+            .memory = UniqueFd(::fcntl(memory_.file(), F_DUPFD_CLOEXEC, 0))};
+}
+
 void KernelSession::forget_name(NodeId parent, const std::string& name, const std::function<void()>& then) {
     const bool accepted = notifier_->submit([this, parent, name, then] {
         if (!unmounted_) {
@@ -198,34 +240,60 @@ bool KernelSession::end_notifier() {
     return true;
 }
 
-// Returns what fuse_session_receive_buf() does.
-int KernelSession::take_request(RequestBuffer& request) {
-    int received = 0;
+// False if there will be no more. A request that does not fit into its slot goes on in `rest`.
+bool KernelSession::take_request(std::span<std::byte> rest) {
+    auto slot = slots_.take();
+    if (!slot) {
+        return false;
+    }
+    const auto bytes = slot->bytes();
+    const iovec places[] = {{bytes.data(), bytes.size()}, {rest.data(), rest.size()}};
+    ssize_t got = 0;
+    int error = 0;
     {
         const Cancellable while_waiting;
-        received = fuse_session_receive_buf(session_.get(), &request.buffer);
+        got = ::readv(fuse_session_fd(session_.get()), places, 2);
+        error = errno;
     }
-    if (received > 0) {
-        ++counters_.requests;
-        fuse_session_process_buf(session_.get(), &request.buffer);
+    if (got <= 0) {
+        // ENOENT: it was interrupted before it came here. ENODEV: unmounted.
+        return got < 0 && (error == EINTR || error == EAGAIN || error == ENOENT);
     }
-    return received;
+    ++counters_.requests;
+    const auto size = static_cast<std::size_t>(got);
+    if (size <= bytes.size()) {
+        process(std::move(*slot), bytes.first(size));
+        return true;
+    }
+    // Inodes to forget. (If the process is killed now, its successor does not forget them.)
+    std::vector<std::byte> whole(bytes.begin(), bytes.end());
+    whole.insert(whole.end(), rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size - bytes.size()));
+    process(std::move(*slot), whole);
+    return true;
+}
+
+void KernelSession::process(RequestSlots::Lease slot, std::span<std::byte> request) {
+    if (is_init(request)) {
+        memory_.keep_init(request);
+    }
+    const SlotInHand in_hand(std::move(slot));
+    fuse_buf buffer{};
+    buffer.mem = request.data();
+    buffer.size = request.size();
+    fuse_session_process_buf(session_.get(), &buffer);
 }
 
 void KernelSession::take_requests() {
     ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
-    RequestBuffer request;
-    while (fuse_session_exited(session_.get()) == 0) {
-        const int received = take_request(request);
-        if (received <= 0 && received != -EINTR && received != -EAGAIN) {
-            break;  // unmounted (0), or the device is broken
-        }
+    const auto rest = std::make_unique_for_overwrite<std::byte[]>(longest_request_bytes);
+    while (fuse_session_exited(session_.get()) == 0 && take_request({rest.get(), longest_request_bytes})) {
     }
     end_serving();
 }
 
 void KernelSession::end_serving() {
     fuse_session_exit(session_.get());
+    slots_.close();
     *ended_.lock() = true;
     end_.notify_all();
 }
@@ -244,13 +312,24 @@ void KernelSession::begin_passthrough() {
     passes_through_ = operations_.passes_through();
 }
 
-void KernelSession::serve() {
-    // The first request is INIT, and is there already.
-    RequestBuffer first;
-    if (take_request(first) > 0) {
-        raise_read_ahead(mount_point_, extent_bytes);  // the largest request that the kernel makes
-        begin_passthrough();
+// The first request is INIT, which is there already where the mount is new.
+void KernelSession::begin() {
+    if (memory_.init().empty()) {
+        const auto rest = std::make_unique_for_overwrite<std::byte[]>(longest_request_bytes);
+        if (!take_request({rest.get(), longest_request_bytes})) {
+            return;
+        }
     }
+    raise_read_ahead(mount_point_, extent_bytes);  // the largest request that the kernel makes
+    begin_passthrough();
+    for (auto& slot : std::exchange(unanswered_, {})) {
+        const auto bytes = slot.bytes();
+        process(std::move(slot), bytes.first(request_bytes(bytes)));
+    }
+}
+
+void KernelSession::serve() {
+    begin();
     std::vector<std::thread> threads;
     while (threads.size() < threads_max_) {
         threads.emplace_back([this] { take_requests(); });
@@ -326,8 +405,27 @@ tl::expected<std::unique_ptr<Session>, std::string> Session::mount(SessionOption
         return tl::unexpected(std::move(*obstacle));
     }
     fuse_set_log_func(keep_message);
-    auto session = std::make_unique<KernelSession>(std::move(options), cache, counters);
+    auto memory = LastingMemory::make();
+    if (!memory) {
+        return tl::make_unexpected(memory.error());
+    }
+    auto session = std::make_unique<KernelSession>(std::move(options), cache, counters, std::move(*memory));
     if (auto error = session->mount()) {
+        return tl::unexpected(std::move(*error));
+    }
+    return session;
+}
+
+tl::expected<std::unique_ptr<Session>, std::string> Session::resume(SessionOptions options, Cache& cache,
+                                                                    FuseCounters& counters,
+                                                                    HandOver left_behind) {
+    fuse_set_log_func(keep_message);
+    auto memory = LastingMemory::adopt(std::move(left_behind.memory));
+    if (!memory) {
+        return tl::make_unexpected(memory.error());
+    }
+    auto session = std::make_unique<KernelSession>(std::move(options), cache, counters, std::move(*memory));
+    if (auto error = session->resume(left_behind.device)) {
         return tl::unexpected(std::move(*error));
     }
     return session;

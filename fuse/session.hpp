@@ -13,6 +13,7 @@
 #include "cache/cache.hpp"
 #include "cache/trees.hpp"
 #include "fuse/counters.hpp"
+#include "fuse/lasting_memory.hpp"
 
 namespace copper {
 
@@ -43,7 +44,17 @@ class Session {
     // to do.
     static tl::expected<std::unique_ptr<Session>, std::string> mount(SessionOptions options, Cache& cache,
                                                                      FuseCounters& counters);
+    // Goes on with what a process that was killed has left: the same mount, the same inodes, and answers to
+    // the requests that it had taken.
+    static tl::expected<std::unique_ptr<Session>, std::string> resume(SessionOptions options, Cache& cache,
+                                                                      FuseCounters& counters,
+                                                                      HandOver left_behind);
     virtual ~Session() = default;
+
+    // For whoever is to outlive this process.
+    virtual HandOver hand_over() const = 0;
+    // Whether a session that is resumed will know all inodes that the kernel knows.
+    virtual bool is_lasting() = 0;
 
     // Serves requests until stop() is called or the mount is unmounted from outside. Replies that still wait
     // for the cache when it returns are answered with an error at the latest when the Session ends.

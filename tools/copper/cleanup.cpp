@@ -74,9 +74,8 @@ bool names(const CleanScope& scope, const std::string& mount) {
     return !scope.mount || mount == *scope.mount || local_node(mount, *scope.mount);
 }
 
-bool is_of_other_job(const CleanScope& scope, const std::string& batch_job, const ProcessName& process) {
-    return scope.batch_job && !batch_job.empty() && batch_job != *scope.batch_job &&
-           is_running(process.pid, process.started);
+bool is_of_other_job(const CleanScope& scope, const std::string& batch_job) {
+    return scope.batch_job && !batch_job.empty() && batch_job != *scope.batch_job;
 }
 
 // Ends the connection to the daemon: one that serves this mount without having left a record, and processes
@@ -163,7 +162,7 @@ Own find_own(const CleanScope& scope) {
             continue;
         }
         if (record && (!names(scope, record->mount) ||
-                       is_of_other_job(scope, record->batch_job, {record->pid, record->pid_started}))) {
+                       (is_of_other_job(scope, record->batch_job) && is_running(*record)))) {
             own.spared_mounts.insert(record->mount);
             continue;
         }
@@ -175,16 +174,22 @@ Own find_own(const CleanScope& scope) {
         own.directories.push_back(directory);
     }
     for (auto& launch : find_launches(user)) {
-        if (names(scope, launch.mount) && !is_of_other_job(scope, launch.batch_job, launch.process)) {
+        const bool spared = is_of_other_job(scope, launch.batch_job) &&
+                            is_running(launch.process.pid, launch.process.started);
+        if (names(scope, launch.mount) && !spared) {
             own.launches.push_back(std::move(launch));
         }
     }
     return own;
 }
 
-// Daemons first: once they have gone, their launcher ends by itself.
+// Daemons first, with the supervisors that would replace them: once they have gone, their launcher ends by
+// itself.
 void end_processes(const Own& own, CleanReport& report) {
     std::vector<ProcessName> daemons, launchers;
+    for (const auto& instance : own.instances) {
+        daemons.push_back({instance.supervisor, instance.supervisor_started});
+    }
     for (const auto& instance : own.instances) {
         daemons.push_back({instance.pid, instance.pid_started});
     }
@@ -339,8 +344,7 @@ void clean_user(uid_t user, const CleanScope& scope, CleanReport& report) {
     // What the user's own rights did not suffice for (no fusermount3 here, say).
     for (const auto& mount : copper_mounts()) {
         const auto record = read_instance(instance_directory(user, mount.point));
-        const bool spared =
-            record && is_of_other_job(scope, record->batch_job, {record->pid, record->pid_started});
+        const bool spared = record && is_of_other_job(scope, record->batch_job) && is_running(*record);
         if (mount.user == user && !spared) {
             unmount(mount, report);
             result = child_failed;

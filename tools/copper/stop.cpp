@@ -162,6 +162,7 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
         };
         if (std::any_of(reply->parts.begin(), reply->parts.end(), same_rank)) {
             wait_for_end({instance.record.pid, instance.record.pid_started}, end_patience);
+            wait_for_end({instance.record.supervisor, instance.record.supervisor_started}, end_patience);
         }
     }
     // A launcher does not end before its processes.

@@ -1,0 +1,332 @@
+#include "daemon/supervisor.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "cache/mount_table.hpp"
+#include "daemon/instance.hpp"
+#include "daemon/log.hpp"
+#include "fuse/mount_point.hpp"
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// So many successors in so much time, each after a longer wait: 0, 0.5, 1, 2, 4 s. Then the mount is given
+// up.
+constexpr int losses_max = 5;
+constexpr std::chrono::seconds losses_window{60};
+constexpr milliseconds first_wait{500};
+
+enum class Word : std::uint8_t { keep, begin, launcher_ends, dismiss };
+
+// One packet; `keep` has the two descriptors of a HandOver with it.
+struct Packet {
+    Word word = Word::dismiss;
+    Place place = {};
+    std::array<char, PATH_MAX> mount = {};
+};
+
+std::string error_text() {
+    return std::generic_category().message(errno);
+}
+
+void send_packet(int socket, const Packet& packet, const HandOver* hand_over) {
+    iovec bytes{.iov_base = const_cast<Packet*>(&packet), .iov_len = sizeof(packet)};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control = {};
+    msghdr message = {};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    if (hand_over != nullptr) {
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        cmsghdr* header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(2 * sizeof(int));
+        const std::array descriptors = {hand_over->device.get(), hand_over->memory.get()};
+        std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof(descriptors));
+    }
+    retry_eintr([&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
+}
+
+// Nothing at the end of the connection.
+std::optional<Packet> receive_packet(int socket, HandOver& hand_over) {
+    Packet packet;
+    iovec bytes{.iov_base = &packet, .iov_len = sizeof(packet)};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control = {};
+    msghdr message = {};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t got = retry_eintr([&] { return ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC); });
+    if (got != sizeof(packet)) {
+        return std::nullopt;
+    }
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
+        std::array<int, 2> descriptors;
+        std::memcpy(descriptors.data(), CMSG_DATA(header), sizeof(descriptors));
+        hand_over = {.device = UniqueFd(descriptors[0]), .memory = UniqueFd(descriptors[1])};
+    }
+    return packet;
+}
+
+// Launchers wait until nobody holds the pipes of their processes any more. A regular file, which may be where
+// the log goes, nobody waits for.
+void leave_launcher(int keep) {
+    ::setsid();
+    ::prctl(PR_SET_NAME, "copperd-superv");
+    const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        struct stat st = {};
+        if (standard == STDIN_FILENO || ::fstat(standard, &st) != 0 || !S_ISREG(st.st_mode)) {
+            ::dup2(null.get(), standard);
+        }
+    }
+    std::vector<int> others;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+        const int descriptor = std::atoi(entry.path().filename().c_str());
+        if (descriptor > STDERR_FILENO && descriptor != keep && descriptor != null.get()) {
+            others.push_back(descriptor);
+        }
+    }
+    for (const int descriptor : others) {
+        ::close(descriptor);  // among them the directory's own, which is closed already
+    }
+}
+
+class Supervisor {
+  public:
+    Supervisor(const DaemonOptions& options, UniqueFd daemon)
+        : options_(options), daemon_(std::move(daemon)) {
+        sigemptyset(&watched_);
+        for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+            sigaddset(&watched_, signal);
+        }
+        ::pthread_sigmask(SIG_BLOCK, &watched_, &mask_before_);
+        signals_ = UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC));
+    }
+
+    // Returns in each successor; otherwise ends the process.
+    Supervised run() {
+        while (true) {
+            wait_for_end();
+            if (auto supervised = succeed()) {
+                return std::move(*supervised);
+            }
+        }
+    }
+
+  private:
+    // Of the daemon.
+    void wait_for_end() {
+        while (true) {
+            std::array polled = {pollfd{.fd = daemon_.get(), .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+            retry_eintr([&] { return ::poll(polled.data(), polled.size(), -1); });
+            if (polled[1].revents != 0) {
+                take_signal();
+            }
+            if (polled[0].revents != 0 && !hear()) {
+                return;
+            }
+        }
+    }
+
+    // False if there was nobody to hear any more.
+    bool hear() {
+        const auto packet = receive_packet(daemon_.get(), hand_over_);
+        if (!packet) {
+            return false;
+        }
+        switch (packet->word) {
+            case Word::keep:
+                place_ = packet->place;
+                mount_ = packet->mount.data();
+                break;
+            case Word::begin:
+                outlives_ = true;
+                break;
+            case Word::launcher_ends:
+                loss_ = Loss::launcher_ended;
+                break;
+            case Word::dismiss:
+                ::_exit(0);
+        }
+        return true;
+    }
+
+    void take_signal() {
+        signalfd_siginfo info = {};
+        if (::read(signals_.get(), &info, sizeof(info)) > 0) {
+            outlives_ = false;
+            if (successor_ > 0) {
+                ::kill(successor_, SIGTERM);
+            }
+        }
+    }
+
+    std::optional<Supervised> succeed() {
+        reap();
+        if (mount_.empty()) {
+            ::_exit(0);
+        }
+        if (outlives_) {
+            wait_in_turn();
+        }
+        if (!outlives_) {
+            give_up();
+        }
+        std::array<int, 2> ends = {};
+        if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+            give_up();
+        }
+        UniqueFd theirs(ends[1]);
+        daemon_ = UniqueFd(ends[0]);
+        const pid_t supervisor = ::getpid();
+        successor_ = ::fork();
+        if (successor_ < 0) {
+            give_up();
+        }
+        if (successor_ > 0) {
+            return std::nullopt;
+        }
+        ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+        ::prctl(PR_SET_NAME, "copperd");
+        return Supervised{
+            .link = SupervisorLink(std::move(theirs), supervisor),
+            .succession = Succession{.hand_over = std::move(hand_over_), .place = place_, .loss = loss_}};
+    }
+
+    // A daemon that is lost again and again is not to be replaced as fast as it can be.
+    void wait_in_turn() {
+        const auto now = steady_clock::now();
+        std::erase_if(losses_, [now](steady_clock::time_point at) { return now - at > losses_window; });
+        losses_.push_back(now);
+        if (losses_.size() > losses_max) {
+            say_why();
+            outlives_ = false;
+        } else if (losses_.size() > 1) {
+            const auto until = now + first_wait * (1 << (losses_.size() - 2));
+            pollfd signals{.fd = signals_.get(), .events = POLLIN, .revents = 0};
+            const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
+            if (retry_eintr([&] { return ::poll(&signals, 1, static_cast<int>(left.count())); }) > 0) {
+                take_signal();
+            }
+        }
+    }
+
+    void say_why() const {
+        if (start_log(options_)) {
+            spdlog::critical(
+                "the daemon was lost {} times within {} s: {} is given up. See the logs of its "
+                "processes; end what is left with `copper stop --local`",
+                losses_max + 1, losses_window.count(), mount_);
+            spdlog::default_logger()->flush();
+        }
+    }
+
+    void reap() {
+        if (successor_ > 0) {
+            int status = 0;
+            retry_eintr([&] { return ::waitpid(successor_, &status, 0); });
+            successor_ = 0;
+        }
+    }
+
+    // Leaves nothing behind.
+    [[noreturn]] void give_up() {
+        const auto mounts = read_mounts();
+        if (std::any_of(mounts.begin(), mounts.end(), [this](const Mount& mount) {
+                return mount.point == mount_ && mount.type == copper_filesystem_type;
+            })) {
+            unmount(mount_);
+        }
+        const std::string directory = instance_directory(::geteuid(), mount_);
+        const auto record = read_instance(directory);
+        if (record && !is_running(record->pid, record->pid_started)) {
+            remove_instance(directory);
+            for (const auto& made : record->made_directories) {
+                ::rmdir(made.c_str());
+            }
+        }
+        ::_exit(0);
+    }
+
+    const DaemonOptions& options_;
+    UniqueFd daemon_;
+    UniqueFd signals_;
+    sigset_t watched_ = {};
+    sigset_t mask_before_ = {};
+    pid_t successor_ = 0;
+    bool outlives_ = false;
+    Loss loss_ = Loss::crashed;
+    Place place_;
+    std::string mount_;
+    HandOver hand_over_;
+    std::vector<steady_clock::time_point> losses_;
+};
+
+}  // namespace
+
+void SupervisorLink::keep(const HandOver& hand_over, Place place, const std::string& mount) {
+    Packet packet{.word = Word::keep, .place = place};
+    std::copy_n(mount.data(), std::min(mount.size(), packet.mount.size() - 1), packet.mount.data());
+    send_packet(socket_.get(), packet, &hand_over);
+}
+
+void SupervisorLink::begin() {
+    send_packet(socket_.get(), {.word = Word::begin}, nullptr);
+}
+
+void SupervisorLink::launcher_ends() {
+    send_packet(socket_.get(), {.word = Word::launcher_ends}, nullptr);
+}
+
+void SupervisorLink::dismiss() {
+    send_packet(socket_.get(), {.word = Word::dismiss}, nullptr);
+}
+
+tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
+    std::array<int, 2> ends = {};
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+        return tl::make_unexpected("cannot start a supervisor: socketpair: " + error_text());
+    }
+    UniqueFd ours(ends[0]);
+    UniqueFd theirs(ends[1]);
+    const pid_t supervisor = ::fork();
+    if (supervisor < 0) {
+        return tl::make_unexpected("cannot start a supervisor: fork: " + error_text());
+    }
+    if (supervisor > 0) {
+        return Supervised{.link = SupervisorLink(std::move(ours), supervisor), .succession = {}};
+    }
+    ours.reset();
+    leave_launcher(theirs.get());
+    return Supervisor(options, std::move(theirs)).run();
+}
+
+}  // namespace copper

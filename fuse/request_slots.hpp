@@ -1,0 +1,77 @@
+// The requests that were taken from the kernel and are not answered yet, in memory that outlives the process.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "cache/guarded.hpp"
+
+namespace copper {
+
+// The kernel copies each request straight into a slot, which is free again when the request was answered. So
+// whenever the process is killed, each request that the kernel waits for is in a slot: its own length, the
+// first field of a request (struct fuse_in_header), tells a slot in use from a free one. At worst a request
+// is answered twice, and the kernel refuses the second answer. Thread-safe.
+class RequestSlots {
+  public:
+    // Requests at a time; beyond this they wait in the kernel. One takes a page of memory or two.
+    static constexpr std::size_t count = 4096;
+    // More than any request takes but a long list of inodes to forget.
+    static constexpr std::size_t slot_bytes = 16U << 10;
+    static constexpr std::size_t memory_bytes = count * slot_bytes;
+
+    // A slot in use, free again when this ends.
+    class Lease {
+      public:
+        Lease() = default;
+        Lease(Lease&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), index_(other.index_) {}
+        Lease& operator=(Lease&& other) noexcept {
+            std::swap(slots_, other.slots_);
+            std::swap(index_, other.index_);
+            return *this;
+        }
+        ~Lease();
+        std::span<std::byte> bytes() const { return slots_->slot(index_); }
+
+      private:
+        friend class RequestSlots;
+        Lease(RequestSlots& slots, std::uint32_t index) : slots_(&slots), index_(index) {}
+        RequestSlots* slots_ = nullptr;
+        std::uint32_t index_ = 0;
+    };
+
+    // `memory`: zeros, or what another process has left.
+    explicit RequestSlots(std::span<std::byte> memory);
+
+    // Waits until one is free; nothing after close(). It counts as empty until something is stored in it.
+    std::optional<Lease> take();
+    void close();
+
+    // The requests that the process before left unanswered. Once, before take().
+    std::vector<Lease> take_unanswered();
+
+  private:
+    std::span<std::byte> slot(std::uint32_t index) const {
+        return memory_.subspan(index * slot_bytes, slot_bytes);
+    }
+    void give_back(std::uint32_t index);
+
+    const std::span<std::byte> memory_;
+    struct State {
+        std::vector<std::uint32_t> free;
+        bool closed = false;
+    };
+    Guarded<State> state_;
+    std::condition_variable changed_;
+};
+
+// How many bytes the request in a slot has; 0: there is none.
+std::size_t request_bytes(std::span<const std::byte> slot);
+bool is_init(std::span<const std::byte> request);
+
+}  // namespace copper
