@@ -61,6 +61,14 @@ void getattr(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
     fuse_reply_attr(request, &st, for_ever_seconds);
 }
 
+void readdir(fuse_req_t request, fuse_ino_t, std::size_t bytes, off_t offset, fuse_file_info*) {
+    const struct stat st = attributes_of(file_node, content_of(request));
+    char entry[64];
+    const std::size_t length =
+        offset == 0 ? fuse_add_direntry(request, entry, std::min(sizeof entry, bytes), "file", &st, 1) : 0;
+    fuse_reply_buf(request, entry, length);
+}
+
 void open(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
     fuse_reply_err(request, ENOSYS);
 }
@@ -91,6 +99,7 @@ int main(int count, char** words) {
     operations.init = init;
     operations.lookup = lookup;
     operations.getattr = getattr;
+    operations.readdir = readdir;
     operations.open = open;
     operations.read = read;
     char option[] = "-oro,nosuid,nodev,default_permissions";

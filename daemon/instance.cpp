@@ -47,6 +47,7 @@ nlohmann::json to_json(const InstanceRecord& record) {
             {"pid_started", record.pid_started},
             {"supervisor", record.supervisor},
             {"supervisor_started", record.supervisor_started},
+            {"is_alone", record.is_alone},
             {"user", record.user},
             {"job", record.job},
             {"batch_job", record.batch_job},
@@ -64,6 +65,7 @@ InstanceRecord record_from(const nlohmann::json& json) {
     record.pid_started = whole_number<std::uint64_t>(json.at("pid_started"));
     record.supervisor = whole_number<pid_t>(json.at("supervisor"));
     record.supervisor_started = whole_number<std::uint64_t>(json.at("supervisor_started"));
+    json.at("is_alone").get_to(record.is_alone);
     record.user = whole_number<uid_t>(json.at("user"));
     json.at("job").get_to(record.job);
     json.at("batch_job").get_to(record.batch_job);

@@ -26,6 +26,8 @@ struct InstanceRecord {
     // The process that outlives it, and when that started; 0: none.
     pid_t supervisor = 0;
     std::uint64_t supervisor_started = 0;
+    // Its daemon is no part of the job's MPI any more.
+    bool is_alone = false;
     uid_t user = 0;
     std::string job = {};        // its name
     std::string batch_job = {};  // its id in the batch system; empty: none

@@ -217,6 +217,7 @@ tl::expected<void, std::string> Node::succeed() {
     spdlog::warn("goes on with {} where another process was lost ({}); reads the filesystem by itself",
                  options_.mount, succession_->loss == Loss::crashed ? "it ended" : "its launcher has ended");
     unmount_if_unused_later();
+    tell_supervisor_of_life();
     return {};
 }
 
@@ -226,6 +227,7 @@ InstanceRecord Node::make_record() const {
             .pid_started = start_time_of(::getpid()),
             .supervisor = supervisor_.pid(),
             .supervisor_started = start_time_of(supervisor_.pid()),
+            .is_alone = succession_.has_value(),
             .user = ::geteuid(),
             .job = options_.job,
             .batch_job = batch_job_id(),
@@ -314,6 +316,12 @@ void Node::leave_mount_to_successor() {
     }
 }
 
+void Node::tell_supervisor_of_life() {
+    supervisor_.is_alive();
+    loop_.at(std::chrono::steady_clock::now() + SupervisorLink::alive_interval,
+             [this] { tell_supervisor_of_life(); });
+}
+
 void Node::unmount_if_unused_later() {
     const auto time = succession_->loss == Loss::crashed ? unused_time : unused_time_without_launcher;
     loop_.at(std::chrono::steady_clock::now() + time, [this] {
@@ -398,6 +406,7 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == begin_verb) {
         outlived_ = static_cast<bool>(supervisor_);
         supervisor_.begin();
+        tell_supervisor_of_life();
         return dump({{"host", host_name()}});
     }
     if (verb == verb::status) {

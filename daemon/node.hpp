@@ -100,6 +100,7 @@ class Node {
     void leave_mount_to_successor();
     void tell_departure();
     void unmount_if_unused_later();
+    void tell_supervisor_of_life();
     // Stops all nodes; `then` gets what they say before they leave.
     void stop_job(std::chrono::milliseconds patience, std::function<void(const ProgressLoop::Parts&)> then);
     void leave(Parting parting);

@@ -37,7 +37,11 @@ constexpr int losses_max = 5;
 constexpr std::chrono::seconds losses_window{60};
 constexpr milliseconds first_wait{500};
 
-enum class Word : std::uint8_t { keep, begin, launcher_ends, dismiss };
+// A daemon that says nothing for so long hangs: at least, and in deadlines for objects.
+constexpr milliseconds hang_time_min{10000};
+constexpr int hang_deadlines = 2;
+
+enum class Word : std::uint8_t { keep, begin, is_alive, launcher_ends, dismiss };
 
 // One packet; `keep` has the two descriptors of a HandOver with it.
 struct Packet {
@@ -120,8 +124,12 @@ void leave_launcher(int keep) {
 
 class Supervisor {
   public:
-    Supervisor(const DaemonOptions& options, UniqueFd daemon)
-        : options_(options), daemon_(std::move(daemon)) {
+    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t daemon)
+        : options_(options),
+          hang_time_(std::max<milliseconds>(hang_time_min, hang_deadlines * options.deadline)),
+          daemon_(std::move(link)),
+          pid_(daemon),
+          pid_started_(start_time_of(daemon)) {
         sigemptyset(&watched_);
         for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
             sigaddset(&watched_, signal);
@@ -146,7 +154,11 @@ class Supervisor {
         while (true) {
             std::array polled = {pollfd{.fd = daemon_.get(), .events = POLLIN, .revents = 0},
                                  pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-            retry_eintr([&] { return ::poll(polled.data(), polled.size(), -1); });
+            const int patience = outlives_ ? static_cast<int>(hang_time_.count()) : -1;
+            if (retry_eintr([&] { return ::poll(polled.data(), polled.size(), patience); }) == 0 &&
+                is_running(pid_, pid_started_)) {
+                ::kill(pid_, SIGKILL);
+            }
             if (polled[1].revents != 0) {
                 take_signal();
             }
@@ -170,6 +182,8 @@ class Supervisor {
             case Word::begin:
                 outlives_ = true;
                 break;
+            case Word::is_alive:
+                break;
             case Word::launcher_ends:
                 loss_ = Loss::launcher_ended;
                 break;
@@ -183,8 +197,8 @@ class Supervisor {
         signalfd_siginfo info = {};
         if (::read(signals_.get(), &info, sizeof(info)) > 0) {
             outlives_ = false;
-            if (successor_ > 0) {
-                ::kill(successor_, SIGTERM);
+            if (is_successor_) {
+                ::kill(pid_, SIGTERM);
             }
         }
     }
@@ -207,11 +221,14 @@ class Supervisor {
         UniqueFd theirs(ends[1]);
         daemon_ = UniqueFd(ends[0]);
         const pid_t supervisor = ::getpid();
-        successor_ = ::fork();
-        if (successor_ < 0) {
+        const pid_t successor = ::fork();
+        if (successor < 0) {
             give_up();
         }
-        if (successor_ > 0) {
+        if (successor > 0) {
+            pid_ = successor;
+            pid_started_ = start_time_of(successor);
+            is_successor_ = true;
             return std::nullopt;
         }
         ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
@@ -250,10 +267,10 @@ class Supervisor {
     }
 
     void reap() {
-        if (successor_ > 0) {
+        if (is_successor_) {
             int status = 0;
-            retry_eintr([&] { return ::waitpid(successor_, &status, 0); });
-            successor_ = 0;
+            retry_eintr([&] { return ::waitpid(pid_, &status, 0); });
+            is_successor_ = false;
         }
     }
 
@@ -277,11 +294,14 @@ class Supervisor {
     }
 
     const DaemonOptions& options_;
-    UniqueFd daemon_;
+    const milliseconds hang_time_;
+    UniqueFd daemon_;  // the socket to it
+    pid_t pid_;        // of it
+    std::uint64_t pid_started_;
+    bool is_successor_ = false;  // and thus a child
     UniqueFd signals_;
     sigset_t watched_ = {};
     sigset_t mask_before_ = {};
-    pid_t successor_ = 0;
     bool outlives_ = false;
     Loss loss_ = Loss::crashed;
     Place place_;
@@ -302,6 +322,10 @@ void SupervisorLink::begin() {
     send_packet(socket_.get(), {.word = Word::begin}, nullptr);
 }
 
+void SupervisorLink::is_alive() {
+    send_packet(socket_.get(), {.word = Word::is_alive}, nullptr);
+}
+
 void SupervisorLink::launcher_ends() {
     send_packet(socket_.get(), {.word = Word::launcher_ends}, nullptr);
 }
@@ -317,6 +341,7 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
     }
     UniqueFd ours(ends[0]);
     UniqueFd theirs(ends[1]);
+    const pid_t daemon = ::getpid();
     const pid_t supervisor = ::fork();
     if (supervisor < 0) {
         return tl::make_unexpected("cannot start a supervisor: fork: " + error_text());
@@ -326,7 +351,7 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
     }
     ours.reset();
     leave_launcher(theirs.get());
-    return Supervisor(options, std::move(theirs)).run();
+    return Supervisor(options, std::move(theirs), daemon).run();
 }
 
 }  // namespace copper

@@ -2,13 +2,14 @@
 // launcher.
 //
 // The supervisor is a process of its own, outside the launcher's session and process group. It holds what the
-// daemon would take with it (HandOver) and waits. When the daemon ends without having said so, it forks a
-// successor that goes on with the same mount. A successor serves alone, from the backing filesystem: an MPI
-// job takes nobody in again. Programs see a pause.
+// daemon would take with it (HandOver) and waits. When the daemon ends without having said so, or says
+// nothing for so long that it must hang, it forks a successor that goes on with the same mount. A successor
+// serves alone, from the backing filesystem: an MPI job takes nobody in again. Programs see a pause.
 #pragma once
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,9 @@ class SupervisorLink {
     void keep(const HandOver& hand_over, Place place, const std::string& mount);
     // All nodes serve: from now on the mount is to outlive this process. Until then it is unmounted.
     void begin();
+    // The progress loop runs. To be said every alive_interval from begin() on.
+    void is_alive();
+    static constexpr std::chrono::seconds alive_interval{1};
     // This process is about to be ended by its launcher.
     void launcher_ends();
     // The mount is gone, or is to go with this process. The supervisor ends.

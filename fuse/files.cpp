@@ -116,6 +116,13 @@ const Attributes& newest(const std::vector<ObjectPtr>& objects) {
         ->attributes;
 }
 
+const Attributes& of_another_version(const std::vector<ObjectPtr>& objects, const Attributes& than) {
+    const auto is_another = [&than](const ObjectPtr& object) {
+        return version_of(object->extent()->attributes) != version_of(than);
+    };
+    return (*std::find_if(objects.begin(), objects.end(), is_another))->extent()->attributes;
+}
+
 }  // namespace
 
 void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) {
@@ -145,7 +152,7 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
             begin_read(reply, pending.node, pending.range,
                        {.number = pending.attempt.number + 1, .source = pending.attempt.source});
         } else {
-            reply->error(ESTALE);
+            supersede(reply, pending.node, of_another_version(pending.objects, found));
         }
         return;
     }

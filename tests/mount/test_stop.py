@@ -53,6 +53,14 @@ class Stop(MountTestCase):
     def test_solo_after_kill(self):
         job = self.launch(nodes=1)
         self.kill(job, [0])
+        with self.assertRaises(FileNotFoundError):
+            os.stat(f"{job.root(0)}/never asked for")
+        self.check_stopped(job)
+
+    def test_solo_after_kill_of_all_its_processes(self):
+        job = self.launch(nodes=1)
+        for pid in job.own_processes():
+            os.kill(pid, signal.SIGKILL)
         # ECONNABORTED: the daemon still holds the device for a moment, and dies with the question unanswered.
         with self.assertRaisesRegex(OSError, "not connected|connection abort"):
             os.stat(f"{job.root(0)}/never asked for")  # what the kernel knows it still tells

@@ -78,16 +78,30 @@ Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& req
         return failed("no Copper serves " + mount + " on this node (start one with 'copper launch')");
     }
     std::string reasons;
+    std::optional<ControlReply> all;
+    bool job_has_answered = false;
     for (const auto& instance : found) {
+        if (job_has_answered && !instance.record.is_alone) {
+            continue;  // it was asked with the others
+        }
         if (!is_running(instance.record.pid, instance.record.pid_started)) {
             reasons += "\n  " + instance.record.mount + ": its daemon is gone";
             continue;
         }
         auto reply = ask(instance.directory + "/control", request);
         if (reply && reply->error.empty()) {
-            return std::move(*reply);
+            job_has_answered = job_has_answered || !instance.record.is_alone;
+            if (all) {
+                all->parts.insert(all->parts.end(), reply->parts.begin(), reply->parts.end());
+            } else {
+                all = std::move(*reply);
+            }
+            continue;
         }
         reasons += "\n  " + instance.record.mount + ": " + (reply ? reply->error : reply.error());
+    }
+    if (all) {
+        return std::move(*all);
     }
     return failed("no daemon of " + mount + " answers on this node (clean up with 'copper stop')" + reasons);
 }

@@ -70,7 +70,8 @@ struct Found {
 // Those that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
 std::vector<Found> instances_named(const std::string& mount, uid_t user);
 
-// Asks the job that `mount` names, through any of its daemons on this node that answers.
+// Asks the job that `mount` names, through any of its daemons on this node that answers; and those that serve
+// alone on this node, each for itself.
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request);
 
 // The replies of all nodes by rank; a node without one is there as {rank, host: "", state: "lost"}.

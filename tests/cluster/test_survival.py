@@ -1,0 +1,201 @@
+"""What can break on four hosts breaks, while programs on all of them import and read: none of them notices."""
+
+import json
+import os
+import signal
+import unittest
+
+from copper import wait_until
+from import_storm import PYTHON, Workload
+from slurm import Slurm as Batch, why_no_slurm
+from test_mpirun import MOUNT, ClusterTestCase
+from witnesses import WITNESS, Witnesses
+
+# What the witnesses read: small, so that a pass is short.
+TREE = "/usr/share/perl5"
+
+IN_SLURM = """set -eux
+cd {directory}
+copper launch --launcher srun --tree {tree} --tree {packages} --deadline 2 --arity 2 --readers 1
+touch started
+sleep 600
+"""
+
+
+class SurvivalTestCase(ClusterTestCase):
+    def records(self):
+        """Of the instances of all hosts."""
+        found = {}
+        for host in self.hosts.names:
+            text = self.hosts.check(host, "sh", "-c", "cat /tmp/copper-0/*/record.json 2>/dev/null; true")
+            if text:
+                found[host] = json.loads(text)
+        return found
+
+    def outer(self, host, inner):
+        """The process's id as this process sees it."""
+        for pid, its_host in {**self.hosts.processes("copperd"), **self.hosts.processes("copperd-superv")}.items():
+            with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+                names = next(line.split() for line in file if line.startswith("NSpid:"))
+            if its_host == host and names[-1] == str(inner):
+                return pid
+        raise self.failureException(f"{host}: no process {inner}")
+
+    def daemon(self, host):
+        return self.outer(host, self.records()[host]["pid"])
+
+    def reader(self):
+        rows = [line.split() for line in self.hosts.check("cn0", "copper", "status").splitlines()[2:]]
+        return next(row[1] for row in rows if row[3] == "yes")
+
+    def witnesses(self, hosts=None):
+        """On each host one that reads, and one that imports again and again."""
+        load = Workload(packages=["numpy"], trees=[self.tree])
+        imports = ("while ! read -t 0 line; do " + f"PYTHONPATH={MOUNT}{self.tree} PYTHONDONTWRITEBYTECODE=1 "
+                   '"$@" || exit 1; n=$((n + 1)); done; echo "{\\"calls\\": $n, \\"failed\\": [], \\"wrong\\": [], '
+                   '\\"longest\\": 0}"')
+        commands = []
+        for host in hosts or self.hosts.names:
+            commands.append(self.hosts.inside(host, PYTHON, WITNESS, MOUNT, TREE))
+            commands.append(self.hosts.inside(host, "bash", "-c", imports, "imports", *load.command(MOUNT)))
+        return Witnesses(commands)
+
+    def pass_by(self, witnesses, hosts=None):
+        """Programs that start now get on, too."""
+        self.storm("numpy", hosts or self.hosts.names, processes=1)
+        self.assertTrue(all(process.poll() is None for process in witnesses.running), "a witness has given up")
+
+    def kill(self, pid, number=signal.SIGKILL):
+        os.kill(pid, number)
+
+    def until_succeeded(self, host, daemon):
+        def is_succeeded():
+            record = self.records().get(host)
+            return record and record["is_alone"] and self.hosts.processes("copperd").get(daemon) is None
+        wait_until(is_succeeded, 30, f"a successor on {host}")
+
+    def check_unnoticed(self, witnesses):
+        self.assertEqual([], witnesses.problems())
+        self.assertGreater(witnesses.calls(), 20)
+
+
+class MpiRunSurvival(SurvivalTestCase):
+    def setUp(self):
+        super().setUp()
+        self.launch_well("--tree", TREE, "--deadline", "2", "--arity", "2", "--readers", "1")
+
+    def end(self):
+        self.stop_well()
+        self.check_nothing_left()
+
+    def lose_daemon(self, host):
+        with self.witnesses() as witnesses:
+            daemon = self.daemon(host)
+            self.kill(daemon)
+            self.until_succeeded(host, daemon)
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.end()
+
+    def test_reader(self):
+        self.lose_daemon(self.reader())
+
+    def test_first_of_the_others(self):
+        """Reader, inner nodes and leaf: of four nodes in a binary tree each is one of them."""
+        self.lose_daemon(next(host for host in self.hosts.names if host != self.reader()))
+
+    def test_last_of_the_others(self):
+        self.lose_daemon(next(host for host in reversed(self.hosts.names) if host != self.reader()))
+
+    def test_orted(self):
+        host = next(host for host in self.hosts.names[1:] if host != self.reader())
+        with self.witnesses() as witnesses:
+            daemon = self.daemon(host)
+            self.kill(next(pid for pid, its in self.hosts.processes("orted").items() if its == host))
+            self.until_succeeded(host, daemon)
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.end()
+
+    def test_mpirun(self):
+        daemons = {host: self.daemon(host) for host in self.hosts.names}
+        with self.witnesses() as witnesses:
+            self.kill(next(iter(self.hosts.processes("mpirun"))))
+            for host, daemon in daemons.items():
+                self.until_succeeded(host, daemon)
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.end()
+
+    def test_daemon_that_stands_still(self):
+        """Longer than the deadline, and then it goes on: it is taken in again."""
+        host = next(host for host in self.hosts.names[1:] if host != self.reader())
+        others = [name for name in self.hosts.names if name != host]
+        with self.witnesses() as witnesses:
+            daemon = self.daemon(host)
+            self.kill(daemon, signal.SIGSTOP)
+            try:
+                self.pass_by(witnesses, others)
+                wait_until(lambda: "3 of 4" in self.hosts.check("cn0", "copper", "status"), 20, "its absence")
+            finally:
+                self.kill(daemon, signal.SIGCONT)
+            wait_until(lambda: "4 of 4" in self.hosts.check("cn0", "copper", "status"), 30, "its return")
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.end()
+
+    def test_link(self):
+        """It goes down for longer than the deadline, and comes up."""
+        host = next(host for host in self.hosts.names[1:] if host != self.reader())
+        others = [name for name in self.hosts.names if name != host]
+        with self.witnesses() as witnesses:
+            self.hosts.ip(self.hosts.pids[host], "link", "set", "eth0", "down")
+            try:
+                self.pass_by(witnesses, others)
+                self.pass_by(witnesses, [host])
+                wait_until(lambda: "3 of 4" in self.hosts.check("cn0", "copper", "status"), 20, "its absence")
+            finally:
+                self.hosts.ip(self.hosts.pids[host], "link", "set", "eth0", "up")
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.end()
+
+
+class SlurmSurvival(SurvivalTestCase):
+    @classmethod
+    def setUpClass(cls):
+        reason = why_no_slurm()
+        if reason:
+            raise unittest.SkipTest(reason)
+        super().setUpClass()
+        cls.slurm = Batch(cls.hosts)
+        cls.slurm.start()
+
+    def launch_in_job(self):
+        self.addCleanup(self.slurm.end_jobs)
+        started = f"{self.slurm.directory}/started"
+        if os.path.exists(started):
+            os.unlink(started)
+        job = self.slurm.submit(IN_SLURM.format(directory=self.slurm.directory, tree=TREE, packages=self.tree), 4)
+        wait_until(lambda: os.path.exists(started) or not self.slurm.is_there(job), 120, "the start")
+        self.assertTrue(os.path.exists(started), self.slurm.output(job))
+
+    def test_daemon_and_step_daemon(self):
+        self.launch_in_job()
+        with self.witnesses() as witnesses:
+            for victim in ("copperd", "slurmstepd"):
+                with self.subTest(victim):
+                    host = {"copperd": "cn1", "slurmstepd": "cn2"}[victim]
+                    daemon = self.daemon(host)
+                    for pid in [daemon] if victim == "copperd" else self.parents_of(daemon):
+                        self.kill(pid)
+                    self.until_succeeded(host, daemon)
+                    self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.slurm.end_jobs()
+        self.check_nothing_left()
+
+    @staticmethod
+    def parents_of(pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return [int(file.read().rpartition(")")[2].split()[1])]

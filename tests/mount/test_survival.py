@@ -1,0 +1,184 @@
+"""Nothing but speed is lost with a daemon: programs see a pause, never an error."""
+
+import json
+import mmap
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+
+from copper import build_directory, mounts_below, processes_of, wait_until
+from import_storm import Workload, package_tree, storm
+from mounted import MountTestCase
+from witnesses import Witnesses, witness
+
+TREE = "/usr/share/doc"
+
+
+class Survival(MountTestCase):
+    def launch(self, nodes=2, trees=(TREE,), **options):
+        return super().launch(nodes=nodes, trees=list(trees), options=["--deadline", "2"], **options)
+
+    def lose(self, job, rank, number=signal.SIGKILL):
+        """Ends the node's daemon; returns once another one serves."""
+        daemon = job.daemons()[rank]
+        os.kill(daemon, number)
+        wait_until(lambda: daemon not in processes_of(job.directory), 20, "its end")
+        wait_until(lambda: len(job.daemons()) == job.nodes and job.daemons()[rank] not in (daemon, 0), 20,
+                   "the start of its successor")
+
+    def check_stopped(self, job):
+        done = job.stop()
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual([], job.leftovers())
+
+    def launcher(self, job):
+        found = [pid for pid, words in processes_of(job.directory).items() if os.path.basename(words[0]) == "mpirun"]
+        self.assertEqual(1, len(found))
+        return found[0]
+
+    def test_programs_notice_nothing(self):
+        job = self.launch()
+        with Witnesses([witness(job.root(node), TREE) for node in range(2)]) as witnesses:
+            for rank in (1, 1, 0):
+                self.lose(job, rank)
+                os.listdir(job.mirrored(rank, TREE))
+        self.assertEqual([], witnesses.problems())
+        self.assertGreater(witnesses.calls(), 20)
+        self.check_stopped(job)
+
+    def test_request_in_flight_is_answered(self):
+        """The backing filesystem hangs while a daemon has taken the request, and is killed."""
+        place = self.make_directory()
+        size = 3 << 20
+        backing = subprocess.Popen([str(build_directory() / "bench" / "bare_file"), place, str(size)])
+        self.addCleanup(backing.wait)
+        self.addCleanup(backing.kill)
+        self.addCleanup(subprocess.run, ["umount", "-l", place], check=False)
+        wait_until(lambda: mounts_below(place), 20, "the backing mount")
+        job = self.launch(nodes=1, trees=[place])
+        mirrored = job.mirrored(0, f"{place}/file")
+        self.assertEqual(size, os.stat(mirrored).st_size)
+        os.kill(backing.pid, signal.SIGSTOP)
+        got = []
+        reader = threading.Thread(target=lambda: got.append(pathlib.Path(mirrored).read_bytes()))
+        reader.start()
+        wait_until(lambda: job.totals()["fuse"]["read"] > 0, 20, "the read")
+        self.lose(job, 0)
+        self.assertEqual([], got)
+        os.kill(backing.pid, signal.SIGCONT)
+        reader.join(timeout=30)
+        self.assertEqual(pathlib.Path(f"{place}/file").read_bytes(), got[0])
+        self.check_stopped(job)
+
+    def test_what_is_open_stays_open(self):
+        job = self.launch()
+        path = job.mirrored(1, f"{TREE}/libc6/copyright")
+        directory = os.open(job.mirrored(1, TREE), os.O_RDONLY | os.O_DIRECTORY)
+        self.addCleanup(os.close, directory)
+        with open(path, "rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped, \
+                subprocess.Popen(["cat"], cwd=job.mirrored(1, TREE), stdin=subprocess.PIPE) as inhabitant:
+            self.addCleanup(inhabitant.kill)
+            inode = os.fstat(file.fileno()).st_ino
+            file.read(10)
+            self.lose(job, 1)
+            original = pathlib.Path(f"{TREE}/libc6/copyright").read_bytes()
+            self.assertEqual(original[10:], file.read())
+            self.assertEqual(original, mapped[:])
+            self.assertEqual(inode, os.stat(path).st_ino)
+            names = os.listdir(directory)
+            self.assertEqual(sorted(os.listdir(TREE)), sorted(names))
+            for name in names[:100]:
+                os.stat(name, dir_fd=directory)
+            self.assertEqual(sorted(names), sorted(os.listdir(f"/proc/{inhabitant.pid}/cwd")))
+            inhabitant.stdin.close()
+            self.assertEqual(0, inhabitant.wait(timeout=10))
+        self.check_stopped(job)
+
+    def test_status_tells_of_it(self):
+        job = self.launch()
+        self.lose(job, 1)
+        rows = [line.split() for line in job.status().splitlines()[2:]]
+        self.assertEqual([("0", "serving"), ("1", "degraded")], [(row[0], row[2]) for row in rows])
+        stats = job.stats()
+        self.assertEqual(["serving", "degraded"], [node["state"] for node in stats["per_node"]])
+        logs = job.logs()
+        self.assertIn("goes on with", logs)
+        self.check_stopped(job)
+
+    def test_second_import_without_the_daemon(self):
+        """The kernel has it all."""
+        tree = package_tree("numpy")
+        load = Workload(packages=["numpy"], trees=[tree])
+        job = self.launch(trees=[tree])
+        roots = [job.root(node) for node in range(2)]
+        storm(load, roots)
+        storm(load, roots)
+        self.lose(job, 0)
+        daemon = job.daemons()[1]
+        os.kill(daemon, signal.SIGSTOP)
+        storm(load, roots)
+        # An interpreter's start asks for what no kernel can answer; so the daemon that hangs is replaced.
+        self.assertNotEqual(daemon, job.daemons()[1])
+        self.check_stopped(job)
+
+    def test_daemon_that_is_lost_again_and_again(self):
+        """Then the mount is given up, cleanly."""
+        job = self.launch()
+        for _ in range(5):
+            self.lose(job, 1)
+        os.kill(job.daemons()[1], signal.SIGKILL)
+        wait_until(lambda: job.root(1) not in mounts_below(job.directory), 20, "the end of the mount")
+        wait_until(lambda: "is given up" in job.logs(), 20, "the reason in the log")
+        self.assertEqual(1, len(job.daemons()))
+        os.listdir(job.mirrored(0, TREE))
+        self.check_stopped(job)
+
+    def test_stop_while_a_successor_waits_its_turn(self):
+        job = self.launch()
+        for _ in range(3):
+            self.lose(job, 1)
+        os.kill(job.daemons()[1], signal.SIGKILL)
+        self.check_stopped(job)
+
+    def test_loss_of_everything_but_the_supervisors(self):
+        job = self.launch()
+        with Witnesses([witness(job.root(node), TREE) for node in range(2)]) as witnesses:
+            for pid in [self.launcher(job), *job.daemons()]:
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: job.status().count("degraded") == 2, 20, "the successors")
+            os.listdir(job.mirrored(0, TREE))
+        self.assertEqual([], witnesses.problems())
+        self.check_stopped(job)
+
+    def test_launcher_is_killed(self):
+        job = self.launch()
+        with Witnesses([witness(job.root(node), TREE) for node in range(2)]) as witnesses:
+            os.kill(self.launcher(job), signal.SIGKILL)
+            wait_until(lambda: not any(os.path.basename(words[0]) == "mpirun"
+                                       for words in processes_of(job.directory).values()), 20, "its end")
+            os.listdir(job.mirrored(1, TREE))
+        self.assertEqual([], witnesses.problems())
+        self.check_stopped(job)
+
+    def test_launcher_ends_its_processes(self):
+        """Mirrors that are in use stay; then they end by themselves."""
+        job = self.launch()
+        with Witnesses([witness(job.root(1), TREE)]) as witnesses:
+            os.kill(self.launcher(job), signal.SIGTERM)
+            wait_until(lambda: job.status().count("degraded") == 2, 20, "the successors")
+            os.listdir(job.mirrored(0, TREE))
+        self.assertEqual([], witnesses.problems())
+        wait_until(lambda: not mounts_below(job.directory) and not job.own_processes(), 90,
+                   "the end of unused mirrors")
+        self.check_stopped(job)
+
+    def test_supervisor_is_killed(self):
+        """The daemon goes on without; the mount ends with it."""
+        job = self.launch()
+        records = [json.loads(path.read_text()) for path in pathlib.Path("/tmp").glob("copper-[0-9]*/*/record.json")]
+        os.kill(next(one["supervisor"] for one in records if one["mount"] == job.root(1)), signal.SIGKILL)
+        os.listdir(job.mirrored(1, TREE))
+        os.kill(job.daemons()[1], signal.SIGKILL)
+        self.check_stopped(job)

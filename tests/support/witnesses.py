@@ -1,0 +1,48 @@
+"""Programs at work on the mirrors of a job while it loses things, and what they saw."""
+
+import json
+import pathlib
+import subprocess
+
+WITNESS = str(pathlib.Path(__file__).resolve().parent / "witness.py")
+
+
+class Witnesses:
+    """As a context: they run until its end, and `seen` has what each of them says."""
+
+    def __init__(self, commands):
+        self.commands = commands
+        self.running = []
+        self.seen = []
+
+    def __enter__(self):
+        for command in self.commands:
+            self.running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                                 cwd="/"))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for process in self.running:
+            process.stdin.close()
+        for process in self.running:
+            text = process.stdout.read()
+            process.stdout.close()
+            if process.wait(timeout=60) == 0 and text:
+                self.seen.append(json.loads(text))
+
+    def problems(self):
+        """What must not be: failed calls and wrong bytes, in words."""
+        found = [text for one in self.seen for text in one["failed"] + one["wrong"]]
+        if len(self.seen) != len(self.commands):
+            found.append(f"{len(self.commands) - len(self.seen)} witnesses did not live to tell")
+        return found
+
+    def calls(self):
+        return sum(one["calls"] for one in self.seen)
+
+    def longest(self):
+        return max((one["longest"] for one in self.seen), default=0.0)
+
+
+def witness(root, tree):
+    return ["/usr/bin/python3", WITNESS, root, tree]
