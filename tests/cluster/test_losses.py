@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import unittest
 
@@ -23,6 +24,11 @@ sleep 600
 
 
 class SurvivalTestCase(ClusterTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.witness = shutil.copy2(WITNESS, cls.hosts.directory)  # this may lie in a /tmp that the hosts do not see
+
     def records(self):
         """Of the instances of all hosts."""
         found = {}
@@ -56,7 +62,7 @@ class SurvivalTestCase(ClusterTestCase):
                    '\\"longest\\": 0}"')
         commands = []
         for host in hosts or self.hosts.names:
-            commands.append(self.hosts.inside(host, PYTHON, WITNESS, MOUNT, TREE))
+            commands.append(self.hosts.inside(host, PYTHON, self.witness, MOUNT, TREE))
             commands.append(self.hosts.inside(host, "bash", "-c", imports, "imports", *load.command(MOUNT)))
         return Witnesses(commands)
 
