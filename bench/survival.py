@@ -13,11 +13,12 @@ import json
 import os
 import random
 import signal
+import statistics
 import sys
 import time
 
-from copper import Copper, CopperError, handle_termination, wait_until, why_no_mount
 from import_storm import Workload, package_tree, print_table
+from copper import Copper, CopperError, handle_termination, wait_until, why_no_mount
 from must_hold import Row
 from witnesses import Witnesses, witness
 
@@ -78,11 +79,12 @@ def main():
         calls += witnesses.calls()
         problems += witnesses.problems()
         longest.append(witnesses.longest())
-    print_table(["what", "goal", "measured", ""], [row.cells() for row in (
+    rows = (
         Row(f"calls of programs that fail, bytes that are wrong, things left behind, in {kills} kills", "0",
             f"{len(problems)} (of {calls} calls and imports)", not problems),
         Row("longest pause of one call while a daemon, reader or not, is lost (median and longest of the rounds)",
-            "below 2 s", f"{sorted(longest)[len(longest) // 2]:.2f} s, {max(longest):.2f} s", max(longest) < 2))])
+            "below 2 s", f"{statistics.median(longest):.2f} s, {max(longest):.2f} s", max(longest) < 2))
+    print_table([("what", "goal", "measured", ""), *(row.cells() for row in rows)])
     if problems:
         print(json.dumps(problems[:20], indent=1), file=sys.stderr)
     return 1 if problems else 0
