@@ -200,13 +200,15 @@ tl::expected<void, std::string> Node::succeed() {
     if (const auto record = read_instance(directory)) {
         made_ = MadeDirectories(record->made_directories);
     }
-    auto instance = Instance::claim(make_record(), Instance::Predecessor::killed);
-    if (!instance) {
-        return tl::make_unexpected(instance.error());
-    }
-    instance_.emplace(std::move(*instance));
-    if (auto listening = listen(); !listening) {
-        return listening;
+    // Where that fails (no space left in /tmp, say) programs need the mount all the same; `copper stop` ends
+    // it through the supervisor.
+    if (auto instance = Instance::claim(make_record(), Instance::Predecessor::killed)) {
+        instance_.emplace(std::move(*instance));
+        if (auto listening = listen(); !listening) {
+            spdlog::error("{}", listening.error());
+        }
+    } else {
+        spdlog::error("{}", instance.error());
     }
     auto session =
         Session::resume(session_options(), cache_, fuse_counters_, std::move(succession_->hand_over));

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Kills daemons at random while programs on all nodes import and compare files, and prints what they noticed.
 
-    bench/survival.py [--kills N] [--seed S]
+    bench/kills.py [--kills N] [--seed S]
 
 Each round is a job of 4 nodes with one reader. On each node two programs read through the mirror and compare with the
 original (tests/support/witness.py), and two import again and again. Then each node's daemon is killed, in random order
@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--tree", default="/usr/share/perl5", help="what is read and compared (default %(default)s)")
     options = parser.parse_args()
     if reason := why_no_mount():
-        sys.exit(f"survival.py: {reason}")
+        sys.exit(f"kills.py: {reason}")
     handle_termination()
     print(f"seed {options.seed}")
     dice = random.Random(options.seed)
