@@ -84,7 +84,7 @@ struct Blob {
 
 Blob copy_to_blob(std::span<const std::byte> bytes);
 
-// xxh3
+// xxh3; keyed with the secret of the job, where there is one (job_key.hpp)
 std::uint64_t checksum_of(std::span<const std::byte> bytes);
 
 // Names with their attributes, sorted by name (as bytes). Depending on the key it is a whole directory, one

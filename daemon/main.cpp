@@ -11,6 +11,7 @@
 #include <iostream>
 #include <thread>
 
+#include "daemon/job_key_variable.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node.hpp"
 #include "daemon/option_flags.hpp"
@@ -143,17 +144,24 @@ int fail(const std::string& error, int exit_code) {
     return exit_code;
 }
 
-int run(int argc, char** argv) {
+using GivenKey = tl::expected<std::optional<JobKey>, std::string>;
+
+int run(int argc, char** argv, const GivenKey& key) {
     const CommandLine line = parse(argc, argv);
     if (line.exit_code) {
         return *line.exit_code;
+    }
+    if (key) {
+        key_checksums(*key);
     }
     allow_many_files();
     give_memory_back();
     auto options = resolve_options(line.texts, line.config);
     const bool launched = launched_as_one_of_several();
-    const auto usable =
-        options.and_then([](const DaemonOptions& given) { return check_cache_bytes(given, 1); });
+    const auto usable = options.and_then([&key](const DaemonOptions& given) {
+        return check_cache_bytes(given, 1).and_then(
+            [&] { return check_job_key(key, given.require_key ? KeyNeed::required : KeyNeed::optional); });
+    });
     if (!usable && !launched) {
         return fail(usable.error(), exit_usage);
     }
@@ -216,5 +224,6 @@ int run(int argc, char** argv) {
 }  // namespace copper
 
 int main(int argc, char** argv) {
-    return copper::run(argc, argv);
+    const auto key = copper::take_job_key();  // before anybody can look for it
+    return copper::run(argc, argv, key);
 }

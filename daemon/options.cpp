@@ -364,6 +364,14 @@ std::vector<OptionRow> hidden_rows() {
          .audience = hidden,
          .take = [](const Texts& texts,
                     DaemonOptions& options) { return assign(options.local, parse_switch(texts.front())); }},
+        {.name = "require-key",
+         .argument = "",
+         .help = "the job has a key: do not start without it",
+         .audience = hidden,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.require_key, parse_switch(texts.front()));
+             }},
         {.name = "create-mount",
          .argument = "",
          .help = "make the mount point if it is missing, and remove it at the end",
@@ -757,6 +765,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         std::string("--no-rewrite-symlinks=") + truth(!options.rewrite_symlinks),
         "--job=" + options.job,
         std::string("--local=") + truth(options.local),
+        std::string("--require-key=") + truth(options.require_key),
         std::string("--create-mount=") + truth(options.create_mount),
         "--ready-timeout=" + seconds(options.ready_timeout)};
     for (const auto& tree : options.trees) {

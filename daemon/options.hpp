@@ -45,6 +45,7 @@ struct DaemonOptions {
 
     // Hidden flags, for `copper launch`; neither environment nor file has them.
     bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount
+    bool require_key = false;   // --require-key: without the job's key the daemon does not start
     bool create_mount = false;  // --create-mount: make the mount point if it is missing, remove it at the end
     std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
     std::vector<std::string>

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tools/copper/launcher.hpp"
 
 namespace copper::cli {
@@ -61,6 +63,26 @@ TEST(LaunchCommand, Slurm) {
               (Words{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=a,b", "--overlap",
                      "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--mpi=pmix", "--x",
                      "copperd", "--mount=/m"}));
+}
+
+// By their names: what they hold shows in no command.
+TEST(LaunchCommand, VariablesReachEveryNode) {
+    const Placement two = {.hosts = {"a", "b"}, .host_file = ""};
+    const auto words = [&](Family family, const Words& variables) {
+        return launch_command(launcher_of(family, "launcher"), two, command, variables);
+    };
+    const auto added = [&](Family family) {
+        const Words without = words(family, {});
+        Words with = words(family, {"ONE", "TWO"});
+        const auto start = std::mismatch(without.begin(), without.end(), with.begin(), with.end()).second;
+        return Words(start, start + static_cast<std::ptrdiff_t>(with.size() - without.size()));
+    };
+    EXPECT_EQ(added(Family::open_mpi_4), (Words{"-x", "ONE", "-x", "TWO"}));
+    EXPECT_EQ(added(Family::open_mpi_5), (Words{"-x", "ONE", "-x", "TWO"}));
+    EXPECT_EQ(added(Family::slurm), (Words{"--export=ALL"}));
+    for (const Family family : {Family::alone, Family::hydra, Family::intel, Family::pals, Family::unknown}) {
+        EXPECT_EQ(added(family), Words()) << name_of(family);
+    }
 }
 
 TEST(ReachCommand, IsTheLaunchersAgent) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "cache/mount_table.hpp"
+#include "daemon/job_key_variable.hpp"
 #include "daemon/option_flags.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
@@ -193,9 +194,10 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     if (!copperd) {
         return tl::make_unexpected(copperd.error());
     }
+    plan.daemon.require_key = true;
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), *copperd);
-    plan.command = launch_command(plan.launcher, plan.placement, command);
+    plan.command = launch_command(plan.launcher, plan.placement, command, {job_key_variable});
     return plan;
 }
 
@@ -404,7 +406,7 @@ Result<void> start(const Plan& plan) {
     // What the daemons write to standard error goes to this command's own output, if that was asked for.
     const int errors = plan.daemon.log_to_output ? STDOUT_FILENO : log->get();
     const auto launcher = spawn({.argv = plan.command,
-                                 .environment = {},
+                                 .environment = {{job_key_variable, JobKey::random().text()}},
                                  .output = log->get(),
                                  .errors = errors,
                                  .own_session = true});
@@ -450,7 +452,7 @@ void add_launch(CLI::App& app, Action& action) {
     auto options = std::make_shared<LaunchOptions>();
     auto* command =
         app.add_subcommand("launch", "Start one daemon a node; returns 0 only when every node serves");
-    add_option_flags(*command, options->flags, {"local", "run-everywhere", "ready-timeout"});
+    add_option_flags(*command, options->flags, {"local", "run-everywhere", "require-key", "ready-timeout"});
     command
         ->add_option("--ready-timeout", options->flags["ready-timeout"],
                      "How long all nodes may take until they serve (default 120)")

@@ -39,6 +39,20 @@ Words host_options(const Placement& placement, const std::string& list, const st
     return {file, placement.host_file};
 }
 
+// Open MPI passes on what it is told to, srun what its caller's own environment does not forbid, the others
+// everything.
+Words variable_options(Family family, const Words& variables) {
+    Words words;
+    if (family == Family::slurm && !variables.empty()) {
+        words.emplace_back("--export=ALL");
+    } else if (family == Family::open_mpi_4 || family == Family::open_mpi_5) {
+        for (const auto& name : variables) {
+            append(words, {"-x", name});
+        }
+    }
+    return words;
+}
+
 Words open_mpi(const Launcher& launcher, const Placement& placement) {
     const bool four = launcher.family == Family::open_mpi_4;
     Words words = {"-np", count_of(placement)};
@@ -150,7 +164,8 @@ const char* name_of(Family family) {
 }
 
 std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
-                                        const std::vector<std::string>& command) {
+                                        const std::vector<std::string>& command,
+                                        const std::vector<std::string>& variables) {
     if (launcher.family == Family::alone) {
         return command;
     }
@@ -179,6 +194,7 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
             append(words, {"-n", count_of(placement)});
             break;
     }
+    append(words, variable_options(launcher.family, variables));
     append(words, launcher.extra);
     append(words, command);
     return words;

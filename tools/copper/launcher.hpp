@@ -45,10 +45,12 @@ struct Placement {
 // More hosts than this are named in a file: one argument of a command holds 128 KiB.
 inline constexpr std::size_t hosts_on_command_line_max = 256;
 
-// The command that runs `command` once a node. One process's end, however it came, does not end the others,
+// The command that runs `command` once a node, with these variables of this process's environment on every
+// node (their values do not show in it). One process's end, however it came, does not end the others,
 // as far as the launcher can be told so: Copper's nodes go on without a lost one.
 std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
-                                        const std::vector<std::string>& command);
+                                        const std::vector<std::string>& command,
+                                        const std::vector<std::string>& variables = {});
 
 // The program that Open MPI reaches other nodes with, as far as its arguments say so: it is "ssh" by default.
 std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments);
