@@ -9,6 +9,7 @@
 
 #include "cache/cache.hpp"
 #include "cache/codec.hpp"
+#include "collectives/envelope.hpp"
 #include "collectives/topology.hpp"
 #include "collectives/wire.hpp"
 
@@ -133,6 +134,40 @@ void wire_decode(benchmark::State& state) {  // and verify
     }
 }
 BENCHMARK(wire_decode)->Arg(0)->Arg(64 << 10)->Arg(extent_bytes);
+
+// What a message of one frame costs besides: its envelope, and the tag where the job has a key.
+const Frame small_frame =
+    encode(Interest{.key = {ObjectKind::listing, "/lus/sw/lib/python3.11/site-packages"}});
+
+void envelope_seal(benchmark::State& state, bool has_key) {
+    const Sealer sealer(has_key ? std::optional(JobKey::random()) : std::nullopt);
+    std::vector<std::byte> message;
+    for (std::uint64_t number = 0; auto _ : state) {
+        sealer.seal({.from = Rank{1}, .to = Rank{2}, .number = ++number}, {&small_frame, 1}, message);
+        benchmark::DoNotOptimize(message.data());
+    }
+    state.counters["header_bytes"] = static_cast<double>(small_frame.header.size);
+}
+BENCHMARK_CAPTURE(envelope_seal, without_key, false);
+BENCHMARK_CAPTURE(envelope_seal, with_key, true);
+
+void envelope_check(benchmark::State& state, bool has_key) {
+    const Sealer sealer(has_key ? std::optional(JobKey::random()) : std::nullopt);
+    std::vector<std::byte> message;
+    sealer.seal({.from = Rank{1}, .to = Rank{2}}, {&small_frame, 1}, message);
+    for (auto _ : state) {
+        benchmark::DoNotOptimize(sealer.is_sealed({.from = Rank{1}, .to = Rank{2}}, message));
+    }
+}
+BENCHMARK_CAPTURE(envelope_check, without_key, false);
+BENCHMARK_CAPTURE(envelope_check, with_key, true);
+
+void checksum_keyed(benchmark::State& state) {
+    key_checksums(JobKey::random());
+    checksum(state);
+    key_checksums(std::nullopt);
+}
+BENCHMARK(checksum_keyed);
 
 void topology(benchmark::State& state) {  // a node's parent and children among 8,192
     for (std::size_t self = 0; auto _ : state) {

@@ -30,6 +30,7 @@ struct FabricCounters {
     std::uint64_t bytes_received = 0;
     std::uint64_t bytes_saved = 0;  // of what was sent, by coding
     std::uint64_t dropped = 0;      // not sent because too much waited for that node
+    std::uint64_t refused = 0;      // messages of no node of this job
 };
 
 // Belongs to one thread, which makes all calls.

@@ -17,33 +17,33 @@
 #include <utility>
 
 #include "cache/rate.hpp"
+#include "collectives/envelope.hpp"
 
 namespace copper {
 namespace {
 
-// A message holds one frame or more: for each a Prefix, the header, and the body of an eager one. The body of
-// a bulk frame follows under a tag of its own, into memory made for it. MPI does not let messages of one tag
-// overtake each other (MPI 4.0, 3.5), so bodies arrive in the order of their announcements.
+// A message holds one frame or more (envelope.hpp). The body of a bulk frame follows under a tag of its own,
+// into memory made for it. MPI does not let messages of one tag overtake each other (MPI 4.0, 3.5), so bodies
+// arrive in the order of their announcements.
 //
 // Eager frames that wait while another is on its way go together in the next message.
 //
 // That is the order in which receives are matched, not in which they complete: a node that dies half-way
 // through a message holds the receive that its message matched for ever, and nothing tells which one that is.
-// So no receive waits for another. Messages travel in a communicator of their own, with their number as the
-// tag, and are put into order here.
+// So no receive waits for another. Messages travel in a communicator of their own, with the end of their
+// number as the tag, and are put into order here.
 constexpr int body_tag = 1;
-constexpr int message_numbers = 32768;  // MPI allows no fewer tags
+constexpr std::uint64_t message_tags = 32768;  // MPI allows no fewer
+// A sender has a few messages under way at a time (Options::sends_in_flight_per_peer_max).
+constexpr std::uint64_t early_messages_max = 256;
+constexpr std::size_t spare_messages_max = 16;
 
-struct Prefix {
-    std::uint32_t header_bytes = 0;
-    Lane lane = Lane::eager;
-    std::uint64_t body_bytes = 0;
-};
+constexpr std::size_t message_bytes_max =
+    envelope_bytes + frame_overhead_bytes + header_bytes_max + eager_body_bytes_max;
 
-constexpr std::size_t message_bytes_max = sizeof(Prefix) + header_bytes_max + eager_body_bytes_max;
-
+// Of a frame among others.
 std::size_t message_bytes(const Frame& frame) {
-    return sizeof(Prefix) + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
+    return frame_overhead_bytes + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
 }
 
 std::size_t frame_bytes(const Frame& frame) {
@@ -56,7 +56,12 @@ using Clock = std::chrono::steady_clock;
 class Driver final : public MpiFabric {
   public:
     Driver(Options options, Rank self, std::uint32_t size, MPI_Comm messages)
-        : options_(options), self_(self), size_(size), messages_(messages), peers_(size) {
+        : options_(options),
+          self_(self),
+          size_(size),
+          sealer_(options.key),
+          messages_(messages),
+          peers_(size) {
         add_receives(options.receives_posted);
     }
 
@@ -82,12 +87,12 @@ class Driver final : public MpiFabric {
         bool posted = false;
         bool complete = false;
     };
+    using Message = std::vector<std::byte>;
     // A message that overtook an earlier one of its sender.
     struct Early {
-        std::vector<std::byte> message;
+        Message message;
         Clock::time_point since;
     };
-    using Message = std::shared_ptr<const std::vector<std::byte>>;
     struct Outgoing {
         Rank to;
         Lane lane;
@@ -104,9 +109,9 @@ class Driver final : public MpiFabric {
     struct Peer {
         std::array<Queue, lane_count> queues;
         std::size_t backlog_bytes = 0;
-        int next_sent = 0;  // message numbers
-        int next_taken = 0;
-        std::map<int, Early> early;
+        std::uint64_t next_sent = 0;  // message numbers
+        std::uint64_t next_taken = 0;
+        std::map<std::uint64_t, Early> early;
         bool lost = false;
     };
 
@@ -114,11 +119,11 @@ class Driver final : public MpiFabric {
     void post(std::size_t receive);
     void acknowledge_losses();
     bool take_messages(const Receive& receive);
-    void take_in_order(Bytes message, Rank from, int number, const Receive& receive);
+    void take_in_order(Bytes message, Rank from, int tag, const Receive& receive);
     void check_gaps();
     void take_message(Bytes message, Rank from, const Receive& receive);
     void refuse(Rank from, const Receive& receive);
-    void announce(const Prefix& prefix, Rank from, Blob header);
+    void announce(const MessageReader::Part& part, Rank from);
     bool take_bodies(const Receive& receive);
     void post_bodies();
     bool complete_sends();
@@ -126,11 +131,12 @@ class Driver final : public MpiFabric {
     std::vector<Frame> take_together(Queue& queue);
     void start(Rank to, Lane lane, std::span<const Frame> frames);
     void lose(Rank rank);
-    Message pack(std::span<const Frame> frames);
+    Message spare_message();
 
     const Options options_;
     const Rank self_;
     const std::uint32_t size_;
+    const Sealer sealer_;
     FabricCounters counters_;
     Rate sending_;
     double link_bytes_per_second_ = 0;
@@ -150,9 +156,7 @@ class Driver final : public MpiFabric {
     std::list<Outgoing> abandoned_sends_;
     std::list<Body> abandoned_bodies_;
     std::set<Rank> newly_lost_;
-    // The last message packed of one frame: it goes to several nodes in a row.
-    Blob packed_header_;
-    Message packed_;
+    std::vector<Message> spare_messages_;  // their memory is used again
 };
 
 void Driver::add_receives(std::size_t count) {
@@ -170,29 +174,12 @@ void Driver::post(std::size_t receive) {
               MPI_ANY_TAG, messages_, &receives_[receive]);
 }
 
-Driver::Message Driver::pack(std::span<const Frame> frames) {
-    if (frames.size() == 1 && packed_ != nullptr && packed_header_.data == frames.front().header.data) {
-        return packed_;
+Driver::Message Driver::spare_message() {
+    if (spare_messages_.empty()) {
+        return {};
     }
-    std::size_t bytes = 0;
-    for (const Frame& frame : frames) {
-        bytes += message_bytes(frame);
-    }
-    auto message = std::make_shared<std::vector<std::byte>>();
-    message->reserve(bytes);
-    const auto append = [&message](Bytes part) { message->insert(message->end(), part.begin(), part.end()); };
-    for (const Frame& frame : frames) {
-        const Prefix prefix{static_cast<std::uint32_t>(frame.header.size), frame.lane, frame.body.size};
-        append(std::as_bytes(std::span(&prefix, 1)));
-        append(frame.header.span());
-        if (frame.lane == Lane::eager) {
-            append(frame.body.span());
-        }
-    }
-    if (frames.size() == 1) {
-        packed_header_ = frames.front().header;
-        packed_ = message;
-    }
+    Message message = std::move(spare_messages_.back());
+    spare_messages_.pop_back();
     return message;
 }
 
@@ -215,7 +202,7 @@ void Driver::send(Rank to, const Frame& frame) {
 // What goes into the next message: eager frames as many as fit, a bulk frame alone.
 std::vector<Frame> Driver::take_together(Queue& queue) {
     std::vector<Frame> frames;
-    std::size_t bytes = 0;
+    std::size_t bytes = envelope_bytes;
     do {
         bytes += message_bytes(queue.waiting.front());
         frames.push_back(std::move(queue.waiting.front()));
@@ -236,15 +223,16 @@ void Driver::start_waiting(Rank to, Lane lane) {
 void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     Peer& peer = peers_[to.value];
     Outgoing outgoing{
-        .to = to, .lane = lane, .bytes = 0, .message = pack(frames), .body = {}, .since = Clock::now()};
+        .to = to, .lane = lane, .bytes = 0, .message = spare_message(), .body = {}, .since = Clock::now()};
+    const std::uint64_t number = peer.next_sent++;
+    sealer_.seal({.from = self_, .to = to, .number = number}, frames, outgoing.message);
     for (const Frame& frame : frames) {
         outgoing.bytes += frame_bytes(frame);
         counters_.bytes_saved += frame.saved_bytes;
     }
     const int rank = static_cast<int>(to.value);
-    const int number = std::exchange(peer.next_sent, (peer.next_sent + 1) % message_numbers);
-    int result = MPI_Isend(outgoing.message->data(), static_cast<int>(outgoing.message->size()), MPI_BYTE,
-                           rank, number, messages_, &outgoing.requests[0]);
+    int result = MPI_Isend(outgoing.message.data(), static_cast<int>(outgoing.message.size()), MPI_BYTE, rank,
+                           static_cast<int>(number % message_tags), messages_, &outgoing.requests[0]);
     if (result == MPI_SUCCESS && lane == Lane::bulk) {
         outgoing.body = frames.front().body;
         result = MPI_Isend(outgoing.body.data.get(), static_cast<int>(outgoing.body.size), MPI_BYTE, rank,
@@ -286,6 +274,9 @@ bool Driver::complete_sends() {
             constexpr double kept = 0.99;
             link_bytes_per_second_ = std::max(sending_.bytes_per_second(), kept * link_bytes_per_second_);
         }
+        if (spare_messages_.size() < spare_messages_max) {
+            spare_messages_.push_back(std::move(outgoing->message));
+        }
         start_waiting(outgoing->to, outgoing->lane);
         outgoing = sends_.erase(outgoing);
     }
@@ -311,7 +302,7 @@ void Driver::lose(Rank rank) {
         }
         if (current->posted) {
             --bodies_posted_;
-            if (!current->complete) {
+            if (current->request != MPI_REQUEST_NULL) {
                 MPI_Cancel(&current->request);
             }
         }
@@ -358,9 +349,17 @@ bool Driver::take_messages(const Receive& receive) {
     return true;
 }
 
-void Driver::take_in_order(Bytes message, Rank from, int number, const Receive& receive) {
+void Driver::take_in_order(Bytes message, Rank from, int tag, const Receive& receive) {
     Peer& peer = peers_[from.value];
     if (peer.lost) {
+        return;
+    }
+    // What is not from there leaves no trace: the message whose place it pretends to have may still come.
+    const std::uint64_t ahead = (static_cast<std::uint64_t>(tag) - peer.next_taken) % message_tags;
+    const std::uint64_t number = peer.next_taken + ahead;
+    if (ahead >= early_messages_max ||
+        !sealer_.is_sealed({.from = from, .to = self_, .number = number}, message)) {
+        ++counters_.refused;
         return;
     }
     if (number != peer.next_taken) {
@@ -369,12 +368,12 @@ void Driver::take_in_order(Bytes message, Rank from, int number, const Receive& 
         return;
     }
     take_message(message, from, receive);
-    peer.next_taken = (peer.next_taken + 1) % message_numbers;
+    ++peer.next_taken;
     for (auto early = peer.early.find(peer.next_taken); early != peer.early.end();
          early = peer.early.find(peer.next_taken)) {
         take_message(early->second.message, from, receive);
         peer.early.erase(early);
-        peer.next_taken = (peer.next_taken + 1) % message_numbers;
+        ++peer.next_taken;
     }
     if (peer.early.empty()) {
         with_early_.erase(from);
@@ -399,38 +398,28 @@ void Driver::refuse(Rank from, const Receive& receive) {
 }
 
 void Driver::take_message(Bytes message, Rank from, const Receive& receive) {
+    MessageReader reader(message);
     do {
-        Prefix prefix;
-        if (message.size() < sizeof(prefix)) {
-            refuse(from, receive);
-            return;
-        }
-        std::memcpy(&prefix, message.data(), sizeof(prefix));
-        message = message.subspan(sizeof(prefix));
-        const std::size_t eager_bytes = prefix.lane == Lane::eager ? prefix.body_bytes : 0;
-        if (prefix.header_bytes > message.size() || eager_bytes > message.size() - prefix.header_bytes ||
-            prefix.body_bytes > body_bytes_max) {
+        const auto part = reader.is_done() ? std::nullopt : reader.next();
+        if (!part) {
             refuse(from, receive);
             return;
         }
         ++counters_.messages_received;
-        counters_.bytes_received += prefix.header_bytes + eager_bytes;
-        Blob header = copy_to_blob(message.first(prefix.header_bytes));
-        const Bytes body = message.subspan(prefix.header_bytes, eager_bytes);
-        message = message.subspan(prefix.header_bytes + eager_bytes);
-        if (prefix.lane == Lane::eager) {
-            receive(from, Frame{std::move(header), copy_to_blob(body), Lane::eager});
+        counters_.bytes_received += part->header.size() + part->body.size();
+        if (part->lane == Lane::eager) {
+            receive(from, Frame{copy_to_blob(part->header), copy_to_blob(part->body), Lane::eager});
         } else {
-            announce(prefix, from, std::move(header));
+            announce(*part, from);
         }
-    } while (!message.empty());
+    } while (!reader.is_done());
 }
 
-void Driver::announce(const Prefix& prefix, Rank from, Blob header) {
+void Driver::announce(const MessageReader::Part& part, Rank from) {
     Body body;
     body.from = from;
-    body.frame = {std::move(header), {}, Lane::bulk};
-    body.frame.body.size = prefix.body_bytes;
+    body.frame = {copy_to_blob(part.header), {}, Lane::bulk};
+    body.frame.body.size = part.body_bytes;
     bodies_.push_back(std::move(body));
     post_bodies();
 }
@@ -461,9 +450,15 @@ bool Driver::take_bodies(const Receive& receive) {
     for (auto body = bodies_.begin(); body != bodies_.end();) {
         if (body->posted && !body->complete) {
             int done = 0;
-            const int result = MPI_Test(&body->request, &done, MPI_STATUS_IGNORE);
-            body->complete = done != 0 && result == MPI_SUCCESS;
-            if (result != MPI_SUCCESS || (done == 0 && now - body->since > options_.send_deadline)) {
+            int bytes = 0;
+            MPI_Status status;
+            const int result = MPI_Test(&body->request, &done, &status);
+            if (result == MPI_SUCCESS && done != 0) {
+                MPI_Get_count(&status, MPI_BYTE, &bytes);
+                body->complete = static_cast<std::size_t>(bytes) == body->frame.body.size;
+            }
+            const bool late = done == 0 && now - body->since > options_.send_deadline;
+            if (result != MPI_SUCCESS || late || (done != 0 && !body->complete)) {
                 newly_lost_.insert(body->from);
             }
         }

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <tl/expected.hpp>
 
 #include "cache/extent_memory.hpp"
+#include "cache/job_key.hpp"
 #include "collectives/fabric.hpp"
 
 namespace copper {
@@ -23,6 +25,7 @@ class MpiFabric : public Fabric {
         // A send or an announced body that takes longer counts its node as lost.
         std::chrono::milliseconds send_deadline{30000};
         std::shared_ptr<ExtentMemory> memory = ExtentMemory::make();  // for the bodies that arrive
+        std::optional<JobKey> key = {};  // messages that are not sealed with it are refused (envelope.hpp)
     };
 
     // Calls MPI_Init: once in a process. The calling thread is the fabric's thread.

@@ -70,10 +70,11 @@ StartedFabric no_fabric() {
     return std::make_unique<SoloFabric>();
 }
 
-StartedFabric start_fabric([[maybe_unused]] const std::shared_ptr<ExtentMemory>& memory) {
+StartedFabric start_fabric([[maybe_unused]] const std::shared_ptr<ExtentMemory>& memory,
+                           [[maybe_unused]] const std::optional<JobKey>& key) {
 #ifdef COPPER_HAVE_MPI
     if (MpiFabric::launched()) {
-        auto fabric = MpiFabric::start({.memory = memory});
+        auto fabric = MpiFabric::start({.memory = memory, .key = key});
         if (!fabric) {
             return tl::make_unexpected(fabric.error());
         }
@@ -198,7 +199,7 @@ int run(int argc, char** argv, const GivenKey& key) {
         }
     });
     const auto memory = ExtentMemory::make();
-    auto fabric = supervised.succession ? no_fabric() : start_fabric(memory);
+    auto fabric = supervised.succession ? no_fabric() : start_fabric(memory, key ? *key : std::nullopt);
     if (!fabric) {
         return fail(fabric.error(), exit_failed);
     }

@@ -41,7 +41,7 @@ std::vector<MetricRow> make_table() {
         {"fabric", "messages_dropped", counter, "messages",
          "Messages given up as too much waited for their addressee"},
         {"fabric", "frames_refused", counter, "messages",
-         "Messages refused as malformed or with a wrong checksum"},
+         "Messages refused: of no node of the job, malformed, or with a wrong checksum"},
         {"fabric", "bytes_saved_by_compression", counter, "bytes",
          "Bytes that compression kept off the network"},
         {"fabric", "interests_sent", counter, "messages",

@@ -41,7 +41,7 @@ json fabric_group(const NodeCounts& counts) {
             {"messages_received", counts.fabric.messages_received},
             {"bytes_received", counts.fabric.bytes_received},
             {"messages_dropped", counts.fabric.dropped},
-            {"frames_refused", counts.frames_refused},
+            {"frames_refused", counts.frames_refused + counts.fabric.refused},
             {"bytes_saved_by_compression", counts.fabric.bytes_saved},
             {"interests_sent", counts.mover.interests_sent},
             {"interests_merged", counts.mover.interests_merged},

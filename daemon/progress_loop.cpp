@@ -173,6 +173,16 @@ void ProgressLoop::look_after_peers(TimePoint time) {
     lose(verdict.lost);
 }
 
+// Once: whoever sends them could fill the log.
+void ProgressLoop::warn_of_strangers() {
+    if (!warned_of_strangers_ && around_.fabric.counters().refused != 0) {
+        warned_of_strangers_ = true;
+        spdlog::warn(
+            "messages are refused that do not have this job's key (or a node has none); they are counted in "
+            "fabric.frames_refused");
+    }
+}
+
 void ProgressLoop::receive(Rank from, const Frame& frame) {
     const auto message = decode(frame);
     if (!message) {
@@ -213,6 +223,7 @@ void ProgressLoop::run_due() {
     }
     if (time >= next_look_) {
         look_after_peers(time);
+        warn_of_strangers();
         next_look_ = time + failure_detector_.options().interval;
     }
     while (!tasks_.empty() && tasks_.begin()->first <= time) {

@@ -109,6 +109,7 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     void receive(Rank from, const Frame& frame);
     void heard(Rank from, TimePoint now);
     void look_after_peers(TimePoint now);
+    void warn_of_strangers();
     void heed(Rank from, const Suspects& suspects, TimePoint time);
     void lose(const std::vector<LostNode>& nodes);
     bool poll_fabric();
@@ -138,6 +139,7 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     std::deque<ObjectKey> waiting_reads_;
     std::uint64_t reads_in_flight_ = 0;
     std::uint64_t frames_refused_ = 0;
+    bool warned_of_strangers_ = false;
     std::optional<TimePoint> leave_by_;
     std::vector<Event> taken_;
 

@@ -1,6 +1,9 @@
 // Drives the MPI fabric for real: started by mpirun, as each of several ranks.
 //   mpi_fabric_test exchange   all pairs send each other thousands of frames of all sizes in both lanes
 //   mpi_fabric_test loss       the last rank is killed in the middle of its sends; the others must go on
+//   mpi_fabric_test strangers  the last rank has another key, the one before it none; the others must go on,
+//   and
+//                              neither side takes anything of the other
 #include <signal.h>
 #include <unistd.h>
 
@@ -208,13 +211,64 @@ void loss(MpiFabric& fabric) {
     std::_Exit(0);
 }
 
+// What it gets of those whose key it has counts in Traffic, everything else must be refused.
+void strangers(MpiFabric& fabric) {
+    constexpr std::size_t messages = 5;
+    const std::uint32_t friends = fabric.size() - 2;
+    const bool is_stranger = fabric.self().value >= friends;
+    Traffic traffic(fabric, friends);
+    const std::uint64_t refused_at_last = messages * (is_stranger ? fabric.size() - 1 : 2);
+    // One after the other, as what waits for the same node would go together.
+    for (std::uint64_t number = 0; number < messages; ++number) {
+        for (std::uint32_t to = 0; to < fabric.size(); ++to) {
+            if (to != fabric.self().value && (is_stranger || to >= friends)) {
+                traffic.send(Rank{to}, Lane::eager, number, 100);
+            }
+        }
+        traffic.progress_until([&] { return fabric.flushed(); }, "never flushed");
+    }
+    if (!is_stranger) {
+        traffic.send_all(500, 30);
+        traffic.await_all_frames();
+    }
+    traffic.progress_until([&] { return fabric.counters().refused >= refused_at_last; },
+                           "messages of strangers were not counted");
+    if (is_stranger) {
+        if (fabric.counters().messages_received != 0) {
+            fail(fabric.self(), "a stranger took a message");
+        }
+    } else {
+        traffic.part();
+    }
+    if (fabric.counters().refused != refused_at_last || !traffic.lost().empty()) {
+        fail(fabric.self(), "more was refused than what strangers sent, or somebody was lost over it");
+    }
+    fabric.finish(MpiFabric::Ending::together);
+}
+
+// Of all but the last two ranks in the scenario of the strangers; then another one, and none.
+std::optional<JobKey> key_in(std::string_view scenario) {
+    const auto variable = [](const char* name) { return std::strtol(std::getenv(name), nullptr, 10); };
+    if (scenario != "strangers") {
+        return scenario == "exchange" ? JobKey::from_text(std::string(2 * JobKey::bytes, '1')) : std::nullopt;
+    }
+    const char* open_mpi = std::getenv("OMPI_COMM_WORLD_RANK");
+    const long rank = variable(open_mpi != nullptr ? "OMPI_COMM_WORLD_RANK" : "PMI_RANK");
+    const long size = variable(open_mpi != nullptr ? "OMPI_COMM_WORLD_SIZE" : "PMI_SIZE");
+    if (rank == size - 2) {
+        return std::nullopt;
+    }
+    return JobKey::from_text(std::string(2 * JobKey::bytes, rank == size - 1 ? '2' : '1'));
+}
+
 int run(std::string_view scenario) {
     ::signal(SIGPIPE, SIG_IGN);  // as the daemon does
     // Small limits, so that they are reached.
     auto fabric = MpiFabric::start({.receives_posted = 4,
                                     .bodies_in_flight_max = 2,
                                     .sends_in_flight_per_peer_max = 4,
-                                    .send_deadline = scenario == "loss" ? 5000ms : 60000ms});
+                                    .send_deadline = scenario == "loss" ? 5000ms : 60000ms,
+                                    .key = key_in(scenario)});
     if (!fabric) {
         std::fprintf(stderr, "%s\n", fabric.error().c_str());
         return 1;
@@ -222,7 +276,13 @@ int run(std::string_view scenario) {
     if ((*fabric)->size() < 3 || !MpiFabric::launched()) {
         fail((*fabric)->self(), "started by mpirun -np 3 at least, please");
     }
-    scenario == "loss" ? loss(**fabric) : exchange(**fabric);
+    if (scenario == "loss") {
+        loss(**fabric);
+    } else if (scenario == "strangers") {
+        strangers(**fabric);
+    } else {
+        exchange(**fabric);
+    }
     return 0;
 }
 
