@@ -26,6 +26,7 @@ constexpr const char* leave_together = "together";
 constexpr const char* leave_alone = "alone";
 
 constexpr milliseconds stop_patience{10000};  // for all nodes to unmount, where nobody says otherwise
+constexpr milliseconds stop_patience_max{600000};
 constexpr milliseconds leave_patience{2000};  // for all nodes to hear that they may leave
 constexpr milliseconds flush_time_max{2000};  // for what a leaving node still has to send
 // Launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a second): a node that leaves alone is
@@ -494,7 +495,8 @@ json Node::answer_stop(const std::string& patience_ms) {
     stop(StopReason::asked);
     // The call to leave comes when all have answered or the asker's patience has ended; or never, if it is
     // lost.
-    const milliseconds patience(std::strtoll(patience_ms.c_str(), nullptr, 10));
+    const milliseconds patience(std::clamp<std::int64_t>(std::strtoll(patience_ms.c_str(), nullptr, 10), 0,
+                                                         stop_patience_max.count()));
     loop_.at(std::chrono::steady_clock::now() + patience + abandoned_after,
              [this] { leave(Parting::alone); });
     const bool unmounted = session_ == nullptr || !is_mounted();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "collectives/verify.hpp"
 #include "collectives/wire.hpp"
 
 namespace copper {
@@ -184,7 +185,9 @@ void ProgressLoop::warn_of_strangers() {
 }
 
 void ProgressLoop::receive(Rank from, const Frame& frame) {
-    const auto message = decode(frame);
+    const auto message = decode(frame).and_then([this](Message decoded) {
+        return verified(std::move(decoded), {.nodes = around_.fabric.size(), .trees = around_.trees});
+    });
     if (!message) {
         ++frames_refused_;
         spdlog::warn("a message from node {} was refused: {}", from.value, message.error().reason);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cache/path.hpp"
+#include "collectives/verify.hpp"
 
 namespace copper::sim {
 namespace {
@@ -77,6 +78,11 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
             if (message.error().corrupt_object) {
                 mover_.corrupt(*message.error().corrupt_object);
             }
+            return;
+        }
+        if (const auto sound = verified(*message, {.nodes = membership_.size(), .trees = simulation_.trees_});
+            !sound) {
+            wrong("of what a node sent was refused: " + sound.error().reason);
             return;
         }
         failure_detector_.heard(from, simulation_.now_);

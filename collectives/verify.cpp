@@ -1,0 +1,163 @@
+#include "collectives/verify.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cache/path.hpp"
+
+namespace copper {
+namespace {
+
+// <linux/limits.h>: XATTR_NAME_MAX, XATTR_SIZE_MAX
+constexpr std::size_t xattr_name_bytes_max = 255;
+constexpr std::size_t xattr_value_bytes_max = 65536;
+constexpr std::uint32_t nanoseconds_max = 999'999'999;
+
+bool has_nul(std::string_view text) {
+    return text.find('\0') != std::string_view::npos;
+}
+
+bool is_file_type(std::uint32_t mode) {
+    constexpr std::uint32_t types[] = {S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK, S_IFCHR, S_IFIFO, S_IFSOCK};
+    return std::find(std::begin(types), std::end(types), mode & S_IFMT) != std::end(types);
+}
+
+bool is_sound(const Attributes& attributes) {
+    return is_file_type(attributes.mode) &&
+           attributes.size <= std::uint64_t{std::numeric_limits<std::int64_t>::max()} &&
+           attributes.accessed.nanoseconds <= nanoseconds_max &&
+           attributes.modified.nanoseconds <= nanoseconds_max &&
+           attributes.changed.nanoseconds <= nanoseconds_max;
+}
+
+bool is_sound(const Listing::Entry& entry) {
+    return is_sound(entry.attributes) &&
+           (entry.target.empty() || (S_ISLNK(entry.attributes.mode) && entry.target.size() < path_bytes_max &&
+                                     !has_nul(entry.target)));
+}
+
+std::size_t entries_max(ObjectKind kind, const Listing& listing) {
+    switch (kind) {
+        case ObjectKind::entry:
+            return 1;
+        case ObjectKind::batch:
+            return batch_entries;
+        default:
+            return listing.has_attributes() ? listing_entries_with_attributes_max
+                                            : std::numeric_limits<std::size_t>::max();
+    }
+}
+
+bool suits(const Listing& listing, const ObjectKey& key) {
+    if (listing.size() > entries_max(key.kind, listing)) {
+        return false;
+    }
+    if (!listing.has_attributes()) {
+        return key.kind == ObjectKind::listing;
+    }
+    for (std::size_t i = 0; i < listing.size(); ++i) {
+        const Listing::Entry entry = listing.at(i);
+        const bool is_meant = key.kind != ObjectKind::entry || entry.name == base_name(key.path);
+        if (!is_meant || !is_sound(entry)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// What lasts is of one version: as long as its file says. (What was read while the file changed may not be,
+// and is kept by nobody.)
+bool suits(const Extent& extent, const Object& object, const ObjectKey& key) {
+    const std::uint64_t size = extent.attributes.size;
+    const std::uint64_t expected = std::min(extent_bytes, size - std::min(size, key.index * extent_bytes));
+    return is_sound(extent.attributes) && S_ISREG(extent.attributes.mode) &&
+           (object.lifetime || extent.plain_bytes == expected);
+}
+
+bool is_sound(const Xattrs& xattrs) {
+    return std::all_of(xattrs.begin(), xattrs.end(), [](const auto& pair) {
+        const auto& [name, value] = pair;
+        return !name.empty() && name.size() <= xattr_name_bytes_max && !has_nul(name) &&
+               value.size() <= xattr_value_bytes_max;
+    });
+}
+
+bool suits(const Object& object, const ObjectKey& key) {
+    if (const Listing* listing = object.listing()) {
+        return suits(*listing, key);
+    }
+    if (const Extent* extent = object.extent()) {
+        return suits(*extent, object, key);
+    }
+    return object.xattrs() == nullptr || is_sound(*object.xattrs());
+}
+
+tl::unexpected<WireError> refuse(std::string reason, std::optional<ObjectKey> corrupt = std::nullopt) {
+    return tl::unexpected(WireError{std::move(reason), std::move(corrupt)});
+}
+
+using Verdict = tl::expected<void, WireError>;
+
+class Verifier {
+  public:
+    explicit Verifier(const Job& job) : job_(job) {}
+
+    Verdict operator()(const Interest& interest) const {
+        if (!is_node(interest.origin) || !are_nodes(interest.suspects)) {
+            return refuse("an interest that speaks of a node that there is not");
+        }
+        return within_trees(interest.key);
+    }
+    Verdict operator()(const Decline& decline) const { return within_trees(decline.key); }
+    Verdict operator()(const Publication& publication) const {
+        if (!is_node(publication.root) || !are_nodes(publication.suspects)) {
+            return refuse("a publication that speaks of a node that there is not");
+        }
+        return within_trees(publication.key).and_then([&]() -> Verdict {
+            if (!suits(*publication.object, publication.key)) {
+                return refuse("a content that cannot be that of " + to_string(publication.key),
+                              publication.key);
+            }
+            return {};
+        });
+    }
+    Verdict operator()(const Call& call) const {
+        return is_node(call.origin) ? Verdict() : refuse("a call of a node that there is not");
+    }
+    Verdict operator()(const Answer& answer) const {
+        const bool are_parts = std::all_of(answer.parts.begin(), answer.parts.end(),
+                                           [this](const auto& part) { return is_node(part.rank); });
+        return is_node(answer.origin) && are_parts
+                   ? Verdict()
+                   : refuse("an answer that speaks of a node that there is not");
+    }
+    Verdict operator()(const Ping&) const { return {}; }
+    Verdict operator()(const Pong&) const { return {}; }
+
+  private:
+    bool is_node(Rank rank) const { return rank.value < job_.nodes; }
+    bool are_nodes(const Suspects& suspects) const {
+        return std::all_of(suspects.begin(), suspects.end(),
+                           [this](const Suspect& suspect) { return is_node(suspect.rank); });
+    }
+    Verdict within_trees(const ObjectKey& key) const {
+        return key.kind <= last_shared_object_kind && job_.trees.contains(key.path)
+                   ? Verdict()
+                   : refuse("an object outside the trees: " + to_string(key));
+    }
+
+    const Job& job_;
+};
+
+}  // namespace
+
+tl::expected<Message, WireError> verified(Message message, const Job& job) {
+    if (auto verdict = std::visit(Verifier(job), message); !verdict) {
+        return tl::make_unexpected(std::move(verdict.error()));
+    }
+    return message;
+}
+
+}  // namespace copper

@@ -1,0 +1,201 @@
+#include "collectives/verify.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+#include "cache/codec.hpp"
+
+namespace copper {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Trees trees({"/lus/sw", "/home/me"});
+const Job job{.nodes = 8, .trees = trees};
+
+const ObjectKey file{ObjectKind::extent, "/lus/sw/lib.so"};
+const ObjectKey directory{ObjectKind::listing, "/lus/sw"};
+
+Attributes attributes(std::uint32_t mode, std::uint64_t size = 0) {
+    return {.inode = 1, .size = size, .mode = mode, .links = 1};
+}
+
+ObjectPtr extent_of(std::size_t bytes, std::uint64_t file_bytes, std::uint32_t mode = S_IFREG | 0644,
+                    std::optional<std::chrono::milliseconds> lifetime = std::nullopt) {
+    return make_object(Extent{attributes(mode, file_bytes), copy_to_blob(std::vector<std::byte>(bytes))},
+                       lifetime);
+}
+
+ObjectPtr listing_of(std::vector<Listing::NewEntry> entries,
+                     Listing::Detail detail = Listing::Detail::attributes) {
+    return make_object(Listing(std::move(entries), detail));
+}
+
+Listing::NewEntry entry(std::string name, std::uint32_t mode = S_IFREG | 0644, std::string target = {}) {
+    return {.name = std::move(name), .target = std::move(target), .attributes = attributes(mode)};
+}
+
+std::vector<Listing::NewEntry> many(std::size_t count) {
+    std::vector<Listing::NewEntry> entries;
+    for (std::size_t i = 0; i < count; ++i) {
+        entries.push_back(entry(std::to_string(i)));
+    }
+    return entries;
+}
+
+Publication publication(ObjectKey key, ObjectPtr object) {
+    return {.key = std::move(key), .root = Rank{7}, .object = std::move(object)};
+}
+
+void expect_accepted(const Message& message, const std::string& what = "") {
+    const auto result = verified(message, job);
+    EXPECT_TRUE(result) << what << (result ? "" : result.error().reason);
+}
+
+// Its object is known, so whoever waits for it can read it.
+void expect_corrupt(const ObjectKey& key, ObjectPtr object, const std::string& what = "") {
+    const auto result = verified(publication(key, std::move(object)), job);
+    ASSERT_FALSE(result) << what;
+    EXPECT_EQ(result.error().corrupt_object, key) << what;
+}
+
+void expect_refused(const Message& message, const std::string& what = "") {
+    const auto result = verified(message, job);
+    ASSERT_FALSE(result) << what;
+    EXPECT_FALSE(result.error().corrupt_object) << what;
+    EXPECT_FALSE(result.error().reason.empty());
+}
+
+TEST(Verify, NodesThatThereAreNot) {
+    const Suspects known = {{Rank{7}, 1ms}};
+    const Suspects unknown = {{Rank{7}, 1ms}, {Rank{8}, 1ms}};
+    expect_accepted(Interest{.key = file, .suspects = known, .origin = Rank{7}});
+    expect_refused(Interest{.key = file, .suspects = unknown, .origin = Rank{7}});
+    expect_refused(Interest{.key = file, .origin = Rank{8}});
+    expect_refused(Interest{.key = file, .origin = Rank{UINT32_MAX}});
+
+    Publication object = publication(file, extent_of(5, 5));
+    expect_accepted(object);
+    object.suspects = unknown;
+    expect_refused(object);
+    object.suspects = known;
+    object.root = Rank{8};
+    expect_refused(object);
+
+    expect_accepted(Call{.id = 1, .origin = Rank{7}, .verb = "stop", .argument = ""});
+    expect_refused(Call{.id = 1, .origin = Rank{8}, .verb = "stop", .argument = ""});
+    expect_accepted(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{7}, ""}}});
+    expect_refused(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{8}, ""}}});
+    expect_refused(Answer{.id = 1, .origin = Rank{8}, .parts = {}});
+    expect_accepted(Ping{});
+    expect_accepted(Pong{});
+}
+
+TEST(Verify, ObjectsOutsideTheTrees) {
+    for (const char* path : {"/", "/lus", "/lus/swap", "/etc/passwd", "/home", "/home/me2/x"}) {
+        for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::entry, ObjectKind::extent}) {
+            const ObjectKey key{kind, path};
+            expect_refused(Interest{.key = key}, path);
+            expect_refused(Decline{.key = key}, path);
+            expect_refused(publication(key, make_error(std::errc::no_such_file_or_directory)), path);
+        }
+    }
+    expect_accepted(Decline{.key = {ObjectKind::extent, "/home/me/x"}});
+    expect_refused(Interest{.key = {ObjectKind::own_extent, "/home/me/x"}});
+}
+
+TEST(Verify, AnExtentHasAsManyBytesAsItsFileSays) {
+    const auto key = [](std::uint32_t index) { return ObjectKey{file.kind, file.path, index}; };
+    expect_accepted(publication(key(0), extent_of(0, 0)));
+    expect_accepted(publication(key(0), extent_of(300, 300)));
+    expect_accepted(publication(key(0), extent_of(extent_bytes, 3 * extent_bytes + 1)));
+    expect_accepted(publication(key(3), extent_of(1, 3 * extent_bytes + 1)));
+    expect_accepted(publication(key(4), extent_of(0, 3 * extent_bytes + 1)));
+    expect_accepted(publication(key(UINT32_MAX), extent_of(0, 300)));
+    expect_corrupt(key(0), extent_of(299, 300), "short");
+    expect_corrupt(key(0), extent_of(301, 300), "long");
+    expect_corrupt(key(3), extent_of(2, 3 * extent_bytes + 1), "beyond the end");
+    expect_corrupt(key(4), extent_of(1, 3 * extent_bytes + 1), "after the end");
+    expect_corrupt(key(1), extent_of(300, 300), "another extent's");
+    expect_corrupt(key(0), extent_of(0, UINT64_MAX), "a size that no file has");
+    // A file in the making.
+    expect_accepted(publication(key(0), extent_of(299, 300, S_IFREG, 0ms)));
+    expect_corrupt(key(0), extent_of(300, 300, S_IFDIR | 0755), "of a directory");
+    expect_corrupt(key(0), extent_of(300, 300, 0644), "of nothing");
+}
+
+TEST(Verify, CodedExtentsCountAsWhatTheyDecodeTo) {
+    Extent extent{attributes(S_IFREG, 1000), lz4_coded(std::vector<std::byte>(1000)).value(), Coding::lz4,
+                  1000};
+    expect_accepted(publication(file, make_object(extent)));
+    extent.attributes.size = 1001;
+    expect_corrupt(file, make_object(extent));
+}
+
+TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
+    const ObjectKey batch{ObjectKind::batch, "/lus/sw", 3};
+    const ObjectKey one{ObjectKind::entry, "/lus/sw/lib"};
+    expect_accepted(publication(directory, listing_of({})));
+    expect_accepted(publication(directory, listing_of(many(listing_entries_with_attributes_max))));
+    expect_corrupt(directory, listing_of(many(listing_entries_with_attributes_max + 1)));
+    expect_accepted(publication(
+        directory, listing_of(many(listing_entries_with_attributes_max + 1), Listing::Detail::names_only)));
+    expect_accepted(publication(batch, listing_of(many(batch_entries))));
+    expect_corrupt(batch, listing_of(many(batch_entries + 1)));
+    expect_corrupt(batch, listing_of(many(1), Listing::Detail::names_only));
+    expect_accepted(publication(one, listing_of({})));
+    expect_accepted(publication(one, listing_of({entry("lib")})));
+    expect_corrupt(one, listing_of({entry("lab")}), "another name");
+    expect_corrupt(one, listing_of({entry("lib"), entry("lic")}), "two names");
+    expect_corrupt(one, listing_of({entry("lib")}, Listing::Detail::names_only));
+}
+
+TEST(Verify, AttributesAreThoseOfAFilesystem) {
+    for (const std::uint32_t type : {S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK, S_IFCHR, S_IFIFO, S_IFSOCK}) {
+        expect_accepted(publication(directory, listing_of({entry("a", type | 0755)})));
+    }
+    for (const std::uint32_t type : {0U, 0030000U, 0170000U}) {
+        expect_corrupt(directory, listing_of({entry("a", type | 0755)}));
+        expect_accepted(
+            publication(directory, listing_of({entry("a", type | 0755)}, Listing::Detail::names_only)));
+    }
+    for (Timestamp Attributes::*time : {&Attributes::accessed, &Attributes::modified, &Attributes::changed}) {
+        auto odd = entry("a");
+        (odd.attributes.*time) = {.seconds = INT64_MIN, .nanoseconds = 999'999'999};
+        expect_accepted(publication(directory, listing_of({odd})));
+        (odd.attributes.*time).nanoseconds = 1'000'000'000;
+        expect_corrupt(directory, listing_of({odd}));
+    }
+    auto large = entry("a");
+    large.attributes.size = INT64_MAX;
+    expect_accepted(publication(directory, listing_of({large})));
+    ++large.attributes.size;
+    expect_corrupt(directory, listing_of({large}));
+}
+
+TEST(Verify, TargetsAreThoseOfLinks) {
+    expect_accepted(publication(directory, listing_of({entry("a", S_IFLNK | 0777, "../../outside")})));
+    expect_accepted(publication(directory, listing_of({entry("a", S_IFLNK | 0777)})));
+    expect_accepted(publication(directory, listing_of({entry("a", S_IFLNK, std::string(4095, 'x'))})));
+    expect_corrupt(directory, listing_of({entry("a", S_IFREG, "x")}));
+    expect_corrupt(directory, listing_of({entry("a", S_IFLNK, std::string(4096, 'x'))}));
+    expect_corrupt(directory, listing_of({entry("a", S_IFLNK, std::string("x\0y", 3))}));
+}
+
+TEST(Verify, ExtendedAttributesAreThoseOfAFilesystem) {
+    const ObjectKey key{ObjectKind::xattrs, "/lus/sw/a"};
+    expect_accepted(publication(key, make_object(Xattrs{})));
+    expect_accepted(publication(key, make_object(Xattrs{{std::string(255, 'n'), std::string(65536, '\0')}})));
+    for (const auto& [name, value] : Xattrs{{"", "x"},
+                                            {std::string(256, 'n'), "x"},
+                                            {std::string("user.\0a", 7), "x"},
+                                            {"user.a", std::string(65537, 'v')}}) {
+        expect_corrupt(key, make_object(Xattrs{{"user.sound", "x"}, {name, value}}), name);
+    }
+}
+
+}  // namespace
+}  // namespace copper
