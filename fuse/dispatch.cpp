@@ -35,6 +35,12 @@ void init(void* user_data, fuse_conn_info* connection) {
                                   FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
                                   FUSE_CAP_SPLICE_MOVE;
     connection->want = (connection->want | (connection->capable & wanted)) & ~unwanted;
+    // Where several users meet, the kernel checks access control lists too, at the price of a GETXATTR for
+    // each inode whose group has rights. Else what the backing filesystem says to the daemon it says to the
+    // one user.
+    if (static_cast<Served*>(user_data)->audience == Audience::everyone) {
+        connection->want |= connection->capable & FUSE_CAP_POSIX_ACL;
+    }
     if (static_cast<Served*>(user_data)->passthrough == PassthroughPolicy::where_possible) {
         want_passthrough(*connection);
     }

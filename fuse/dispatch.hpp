@@ -6,6 +6,7 @@
 #include "fuse/fuse_api.hpp"
 #include "fuse/kernel_reply.hpp"
 #include "fuse/operations.hpp"
+#include "fuse/session.hpp"
 
 namespace copper {
 
@@ -14,6 +15,7 @@ struct Served {
     Operations& operations;
     PendingReplies& pending;
     const PassthroughPolicy passthrough;
+    const Audience audience;
     // What the kernel offers (FUSE_CAP_...). Written once, by the request that the kernel waits for before
     // all others.
     std::atomic<unsigned> capable = 0;

@@ -103,7 +103,10 @@ class KernelSession final : public Session {
                        .name = [this](NodeId parent, const std::string& name,
                                       std::function<void()> then) { forget_name(parent, name, then); }},
                       InodeLog(memory_.inodes())),
-          served_{.operations = operations_, .pending = *pending_, .passthrough = options.passthrough},
+          served_{.operations = operations_,
+                  .pending = *pending_,
+                  .passthrough = options.passthrough,
+                  .audience = options.audience},
           session_(new_session(options, served_)) {}
 
     ~KernelSession() override {
