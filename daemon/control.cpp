@@ -175,10 +175,12 @@ tl::expected<ControlReply, std::string> ask(const std::string& socket_path, cons
     if (!fd) {
         return tl::make_unexpected(fd.error());
     }
-    if (auto sent = send_all(fd->get(), to_line(request), deadline); !sent) {
+    const auto sent = send_all(fd->get(), to_line(request), deadline);
+    // Who is turned away is told so, whether the request was taken or not.
+    const auto line = receive_line(fd->get(), deadline);
+    if (!sent && !line) {
         return tl::make_unexpected(sent.error());
     }
-    const auto line = receive_line(fd->get(), deadline);
     return line ? parse_reply(*line) : tl::make_unexpected(line.error());
 }
 

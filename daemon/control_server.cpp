@@ -135,7 +135,12 @@ bool ControlServer::is_trusted(int fd) const {
 void ControlServer::accept_client() {
     UniqueFd fd(retry_eintr(
         [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
-    if (!fd || !is_trusted(fd.get())) {
+    if (!fd) {
+        return;
+    }
+    if (!is_trusted(fd.get())) {
+        const std::string line = refusal("this daemon serves user " + std::to_string(::geteuid()) + " only");
+        retry_eintr([&] { return ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL); });
         return;
     }
     clients_.emplace(next_id_++, Client{.fd = std::move(fd),
