@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from copper import CopperError, wait_until
+from copper import CopperError, command_lines, key_of_job, wait_until
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
 
@@ -43,10 +43,10 @@ class ClusterTestCase(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
         self.assertEqual([], left)
 
-    def launch(self, names=None, *options):
+    def launch(self, names=None, *options, environment=None):
         self.hosts.write("nodes", "".join(f"{name}\n" for name in names or self.hosts.names))
         return self.hosts.run("cn0", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher",
-                              "mpirun", "--tree", self.tree, *options)
+                              "mpirun", "--tree", self.tree, *options, **(environment or {}))
 
     def launch_well(self, *options):
         done = self.launch(None, *options)
@@ -92,6 +92,25 @@ class MpiRun(ClusterTestCase):
     def test_stop_from_another_node(self):
         self.launch_well()
         self.stop_well("cn2")
+
+    def test_key_shows_in_no_command(self):
+        """Neither in those that run, nor in what mpirun had run on the other hosts."""
+        said = f"{self.hosts.directory}/said"
+        self.hosts.write("listening-agent", f'#!/bin/sh\necho "$@" >>{said}\nexec {self.hosts.directory}/agent "$@"\n')
+        os.chmod(f"{self.hosts.directory}/listening-agent", 0o755)
+        arguments = self.hosts.environment()["COPPER_LAUNCHER_ARGS"].replace("/agent ", "/listening-agent ")
+        done = self.launch(None, environment={"COPPER_LAUNCHER_ARGS": arguments})
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        key = key_of_job(self.hosts.processes("mpirun"))
+        self.assertRegex(key.decode(), "^[0-9a-f]{64}$")
+        for line in command_lines():
+            self.assertNotIn(key, line)
+        with open(said, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("orted", text)
+        self.assertNotIn(key.decode(), text)
+        self.assertEqual(0, self.stats()["totals"]["fabric"]["frames_refused"])
+        self.stop_well()
 
     def test_node_that_cannot_be_reached(self):
         done = self.launch(["cn0", "cn1", "absent", "cn3"])

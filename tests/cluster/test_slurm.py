@@ -6,7 +6,7 @@ import shlex
 import signal
 import unittest
 
-from copper import CopperError, wait_until
+from copper import CopperError, command_lines, key_of_job, wait_until
 from import_storm import Workload
 from slurm import Slurm as Batch, why_no_slurm
 from test_mpirun import MOUNT, ClusterTestCase
@@ -98,6 +98,16 @@ class Slurm(ClusterTestCase):
         names = {f"used-{rank}" for rank in range(8)}
         self.run_until(names, USE.format(directory=self.slurm.directory, tree=self.tree, mount=MOUNT), 4)
         self.assertEqual(sorted(self.hosts.names), sorted(self.hosts.processes("copperd").values()))
+
+    def test_key_shows_nowhere(self):
+        self.use()
+        key = key_of_job(self.hosts.processes("srun"))
+        for line in command_lines():
+            self.assertNotIn(key, line)
+        for words in (["show", "job", "--details"], ["show", "step"]):
+            self.assertNotIn(key.decode(), self.hosts.check("cn0", "scontrol", *words, **self.slurm.environment))
+        self.assertNotIn(key.decode(), self.slurm.logs())
+        self.slurm.end_jobs()
 
     def test_cancelled_job(self):
         self.use()

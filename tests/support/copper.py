@@ -82,6 +82,31 @@ def processes_of(text):
     return found
 
 
+def key_of_job(processes):
+    """The key (bytes) that the launcher among these processes has in its environment; nobody else has it there."""
+    name = b"COPPER_JOB_KEY="
+    found = set()
+    for pid in processes:
+        try:
+            variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found |= {variable.removeprefix(name) for variable in variables if variable.startswith(name)}
+    found.discard(b"-" * 64)  # what the daemons leave of it
+    if len(found) != 1:
+        raise CopperError(f"{len(found)} keys in the environment of the processes {sorted(processes)}")
+    return found.pop()
+
+
+def command_lines():
+    """Of all processes, as bytes."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            yield pathlib.Path(f"/proc/{entry}/cmdline").read_bytes()
+        except OSError:
+            continue
+
+
 def wait_until(condition, seconds, what):
     """Looks until condition() is true; there is nothing to be woken by for what other processes do."""
     deadline = time.monotonic() + seconds

@@ -1,0 +1,293 @@
+"""What docs/security.md promises: who reaches what, and that the mirror gives nobody more than the original does."""
+
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+
+from copper import (NOBODY, as_nobody, clean_environment, command_lines, copper_program, key_of_job, mounts_below,
+                    processes_of)
+from mounted import MountTestCase
+
+TREE = "/usr/share/doc"
+
+# Connects to the socket named, asks for the job's status, and prints what comes.
+ASK = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+try:
+    client.connect(sys.argv[1])
+    try:
+        client.sendall(b'{"verb":"status","argument":"","patience_ms":1000}\\n')
+    except BrokenPipeError:
+        pass
+    print(client.recv(1000).decode())
+except PermissionError:
+    print("no permission")
+"""
+
+
+def as_user(user, groups, *words):
+    """The words of a command that runs as this user, with the first of the groups as its own."""
+    return ["setpriv", f"--reuid={user}", f"--regid={groups[0]}", "--groups", ",".join(map(str, groups)), *words]
+
+
+class OtherUsers(MountTestCase):
+    """They reach neither the mount nor the control socket, and find the job's key nowhere."""
+
+    def setUp(self):
+        self.need_root()
+        self.job = self.launch(nodes=2, trees=[TREE])
+        os.chmod(self.job.directory, 0o755)
+
+    def instance(self, node):
+        """The directory of a node's instance."""
+        for record in pathlib.Path("/tmp/copper-0").glob("*/record.json"):
+            if json.loads(record.read_text())["mount"] == self.job.root(node):
+                return record.parent
+        self.fail("no record")
+
+    def as_nobody(self, *words):
+        return subprocess.run(as_nobody(*map(str, words)), capture_output=True, text=True, cwd="/", timeout=60,
+                              env=clean_environment(LC_ALL="C"), check=False)
+
+    def test_files_and_mount(self):
+        instance = self.instance(0)
+        logs = list(pathlib.Path(self.job.directory, "logs").iterdir())
+        for words in (["ls", instance], ["cat", instance / "record.json"], ["ls", "/tmp/copper-0"],
+                      ["ls", self.job.root(0)], ["ls", self.job.mirrored(1, TREE)],
+                      *(["cat", path] for path in pathlib.Path("/tmp/copper-0").glob("launch-*")),
+                      *(["cat", path] for path in logs if path.name == "launch.log")):
+            with self.subTest(words):
+                done = self.as_nobody(*words)
+                self.assertNotEqual(0, done.returncode, done.stdout)
+                self.assertIn("Permission denied", done.stderr)
+
+    def test_control_socket(self):
+        instance = self.instance(0)
+        program = [sys.executable, "-c", ASK, str(instance / "control")]
+        self.assertEqual("no permission", self.as_nobody(*program).stdout.strip())
+        # It looks at who calls, too: whoever opens the directory by mistake opens nothing.
+        before = {path: path.stat().st_mode for path in (instance.parent, instance, instance / "control")}
+        try:
+            for path in before:
+                path.chmod(0o777)
+            self.assertIn("this daemon serves user 0 only", self.as_nobody(*program).stdout)
+            mine = subprocess.run(program, capture_output=True, text=True, check=True)
+            self.assertIn('"nodes":2', mine.stdout)
+        finally:
+            for path, mode in before.items():
+                path.chmod(stat.S_IMODE(mode))
+
+    def key(self):
+        return key_of_job(processes_of(self.job.directory))
+
+    def test_key_shows_nowhere(self):
+        key = self.key()
+        self.assertRegex(key.decode(), "^[0-9a-f]{64}$")
+        daemons = self.job.daemons()
+        self.assertEqual(2, len(daemons))
+        for pid in daemons:
+            self.assertNotIn(key, pathlib.Path(f"/proc/{pid}/environ").read_bytes())
+        for line in command_lines():
+            self.assertNotIn(key, line)
+        for pid in processes_of(self.job.directory):
+            done = self.as_nobody("cat", f"/proc/{pid}/environ")
+            self.assertIn("Permission denied", done.stderr)
+            self.assertEqual("", done.stdout)
+        for place in ("/tmp/copper-0", f"{self.job.directory}/logs"):
+            for path in filter(pathlib.Path.is_file, pathlib.Path(place).rglob("*")):
+                self.assertNotIn(key, path.read_bytes(), path)
+        dry = self.run_program(copper_program(), *self.job.launch_words()[:4], "x", "--dry-run",
+                               env=clean_environment(COPPER_JOB_KEY=key.decode()))
+        self.assertNotIn(key, dry.stdout + dry.stderr)
+
+    def test_key_is_of_one_job(self):
+        other = self.launch(nodes=2, trees=[TREE])
+        first, self.job = self.key(), other
+        self.assertNotEqual(first, self.key())
+
+    def test_daemons_without_the_key_do_not_start(self):
+        """A launcher that does not pass the variable on is found out."""
+        job = self.prepare(nodes=2, trees=[TREE])
+        without = f"{job.directory}/bin"
+        os.makedirs(without)
+        with open(f"{without}/mpirun", "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\ncase $1 in --version) ;; *) unset COPPER_JOB_KEY ;; esac\n"
+                       f"exec {shutil.which('mpirun')} \"$@\"\n")
+        os.chmod(f"{without}/mpirun", 0o755)
+        job.environment["PATH"] = f"{without}:{job.environment['PATH']}"
+        done = job.command(*job.launch_words())
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertIn("the job's key did not arrive", done.stderr)
+        self.assertEqual([], mounts_below(job.directory))
+
+
+class Paths(MountTestCase):
+    """Paths and links lead where the same ones lead on the original, and no further."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.original = cls.make_directory() + "/tree"
+        os.makedirs(f"{cls.original}/directory")
+        for name in ("../outside", "directory/inside"):
+            with open(f"{cls.original}/{name}", "w", encoding="utf-8") as file:
+                file.write(name)
+        for name, target in (("up", "../outside"), ("far up", "../" * 60 + "etc/hostname"),
+                             ("absolute", "/etc/hostname"), ("absolute up", f"{cls.original}/../outside"),
+                             ("to the mount", "directory/inside")):
+            os.symlink(target, f"{cls.original}/{name}")
+        cls.job = cls.launch_for_class(nodes=2, trees=[cls.original])
+
+    def content(self, path):
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            return error.errno
+
+    def test_climbing(self):
+        """`..` above the mount leads to the directory that it is mounted on, like on any filesystem."""
+        for node in range(2):
+            root = self.job.root(node)
+            mirror = self.job.mirrored(node, self.original)
+            self.assertEqual(os.stat(self.job.directory), os.stat(f"{root}/.."))
+            self.assertEqual(os.stat("/etc"), os.stat(f"{mirror}/{'../' * 60}etc"))
+            for path in (f"{mirror}/directory/../directory/inside", f"{mirror}/../tree/directory/inside",
+                         f"{root}/../{os.path.basename(root)}{self.original}/directory/inside"):
+                self.assertEqual(b"directory/inside", self.content(path))
+            self.assertEqual(b"../outside", self.content(f"{mirror}/../outside"))
+            # Within the mirror it is the mirror of /etc that is reached, which its user may read anyway.
+            self.assertEqual(self.content("/etc/passwd"), self.content(f"{root}/usr/../etc/passwd"))
+            self.assertEqual(self.content(f"{self.original}/directory/inside/../inside"),
+                             self.content(f"{mirror}/directory/inside/../inside"))
+
+    def test_links_that_leave_the_tree(self):
+        for node in range(2):
+            mirror = self.job.mirrored(node, self.original)
+            for name in ("up", "far up", "absolute", "absolute up", "to the mount"):
+                with self.subTest(node=node, name=name):
+                    self.assertEqual(os.readlink(f"{self.original}/{name}"), os.readlink(f"{mirror}/{name}"))
+                    self.assertEqual(self.content(f"{self.original}/{name}"), self.content(f"{mirror}/{name}"))
+                    self.assertIsInstance(self.content(f"{mirror}/{name}"), bytes)
+
+    def test_link_to_the_mount(self):
+        """No daemon walks into a mirror, its own or another's."""
+        os.symlink(self.job.root(0), f"{self.original}/mirror")
+        self.addCleanup(os.unlink, f"{self.original}/mirror")
+        job = self.launch(nodes=1, trees=[self.original])
+        mirror = job.mirrored(0, self.original)
+        self.assertEqual(self.job.root(0), os.readlink(f"{mirror}/mirror"))
+        with self.assertRaisesRegex(OSError, "Too many levels"):
+            os.stat(job.mirrored(0, self.job.mirrored(0, self.original)))
+
+    def test_names_that_a_path_cannot_have(self):
+        mirror = self.job.mirrored(0, self.original)
+        for path in (f"{mirror}/directory/{'x' * 256}", f"{mirror}/{'x/' * 2100}", f"{mirror}/directory/inside/x"):
+            with self.subTest(path[-20:]):
+                original = path.replace(mirror, self.original, 1)
+                self.assertEqual(self.content(original), self.content(path))
+
+
+# Prints, for each path below the current directory, what a user may do with it.
+LOOK = r"""
+import os
+def attempt(what, *words):
+    try:
+        return what(*words)
+    except OSError as error:
+        return error.strerror
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+for path in %(paths)r:
+    told = attempt(os.lstat, path)
+    print(path, told if isinstance(told, str) else (oct(told.st_mode), told.st_uid, told.st_gid, told.st_size))
+    print(" access", os.access(path, os.R_OK), os.access(path, os.X_OK))
+    print(" content", attempt(content, path), "list", attempt(lambda: sorted(os.listdir(path))))
+    print(" write", attempt(os.open, path, os.O_WRONLY))
+    print(" attributes", attempt(os.getxattr, path, "user.note"), "link", attempt(os.readlink, path))
+"""
+
+
+class Rights(MountTestCase):
+    """A daemon of root with --allow-other: each user gets what the original gives that user."""
+
+    users = ((NOBODY, (NOBODY,)), (12345, (12345,)), (12345, (12345, 777)), (4321, (777,)))
+
+    def setUp(self):
+        self.need_root()
+        self.original = self.make_directory() + "/tree"
+        self.paths = []
+        os.makedirs(self.original)
+        for mode in (0o600, 0o640, 0o644, 0o604, 0o444, 0o000, 0o060, 0o006, 0o755, 0o711):
+            for user, group in ((0, 0), (12345, 777), (NOBODY, 0), (0, 777)):
+                self.make(f"{mode:03o}-{user}-{group}", user, group, mode)
+        self.make("list", 0, 777, 0o640, acl=f"u:{NOBODY}:r,g:12345:r")
+        self.make("list that denies", 0, 0, 0o644, acl=f"u:{NOBODY}:-,g:777:-")
+        self.make("set-user-id", 0, 0, 0o4755)
+        self.make("set-group-id", 0, 777, 0o2755)
+
+    def make(self, name, user, group, mode, acl=None):
+        """A file of that name, and a directory with such a file in it."""
+        for path in (f"file-{name}", f"directory-{name}/file"):
+            place = f"{self.original}/{path}"
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "w", encoding="utf-8") as file:
+                file.write(path)
+            os.setxattr(place, "user.note", b"x")
+        for path in (f"file-{name}", f"directory-{name}/file", f"directory-{name}"):
+            place = f"{self.original}/{path}"
+            os.chown(place, user, group)
+            os.chmod(place, mode)
+            if acl is not None:
+                self.run_program("setfacl", "-m", acl, place)
+            self.paths.append(path)
+
+    def look(self, root, user, groups):
+        done = subprocess.run(as_user(user, groups, sys.executable, "-c", LOOK % {"paths": self.paths}), cwd=root,
+                              capture_output=True, text=True, check=False, env=clean_environment(LC_ALL="C"))
+        self.assertEqual("", done.stderr)
+        return done.stdout.splitlines()
+
+    def test_every_user_gets_what_the_original_gives(self):
+        job = self.launch(nodes=2, trees=[self.original], options=["--allow-other"])
+        os.chmod(job.directory, 0o755)
+        for user, groups in self.users:
+            expected = self.look(self.original, user, groups)
+            self.assertGreater(len([line for line in expected if "Permission denied" in line]), 20)
+            for node in range(2):
+                with self.subTest(user=user, groups=groups, node=node):
+                    found = self.look(job.mirrored(node, self.original), user, groups)
+                    self.assertEqual(self.without_writing(expected), self.without_writing(found))
+                    written = {line for line in found if line.startswith(" write")}
+                    self.assertLessEqual(written, {" write Read-only file system", " write Permission denied",
+                                                   " write Is a directory"})
+
+    @staticmethod
+    def without_writing(lines):
+        return [line for line in lines if not line.startswith(" write")]
+
+    def test_set_user_id_gives_nothing(self):
+        """The kernel ignores the bits on the mirror (nosuid), and shows them."""
+        shutil.copy2("/usr/bin/id", f"{self.original}/id")
+        os.chmod(f"{self.original}/id", 0o6755)
+        job = self.launch(nodes=1, trees=[self.original], options=["--allow-other"])
+        os.chmod(job.directory, 0o755)
+        self.assertEqual("0", self.run_id(self.original), "the test would show nothing: /tmp is mounted nosuid")
+        self.assertEqual(str(NOBODY), self.run_id(job.mirrored(0, self.original)))
+        self.assertEqual(0o6755, stat.S_IMODE(os.stat(job.mirrored(0, f"{self.original}/id")).st_mode))
+
+    def run_id(self, root):
+        return self.run_program(*as_nobody(f"{root}/id", "-u")).stdout.decode().strip()
+
+    def test_devices_are_none(self):
+        os.mknod(f"{self.original}/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        os.chmod(f"{self.original}/null", 0o666)
+        job = self.launch(nodes=1, trees=[self.original])
+        with self.assertRaises(PermissionError):
+            os.open(job.mirrored(0, f"{self.original}/null"), os.O_RDONLY)
