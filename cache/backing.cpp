@@ -167,10 +167,11 @@ Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode) {
             .attributes = {.inode = inode, .mode = S_IFDIR | 0555U, .links = 2}};
 }
 
-PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_ptr<ExtentMemory> memory)
+PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_ptr<ExtentMemory> memory,
+                           PathOpener::Links links)
     : trees_(std::move(trees)),
       memory_(std::move(memory)),
-      opener_(mounts_, method),
+      opener_(mounts_, method, links),
       open_files_(std::make_unique<OpenFiles>()),
       stater_(std::make_unique<Stater>()) {}
 

@@ -40,7 +40,8 @@ class PosixBacking final : public BackingStore {
   public:
     // Operations within `trees` are counted apart from those outside.
     explicit PosixBacking(Trees trees, PathOpener::Method method = PathOpener::detect(),
-                          std::shared_ptr<ExtentMemory> memory = ExtentMemory::make());
+                          std::shared_ptr<ExtentMemory> memory = ExtentMemory::make(),
+                          PathOpener::Links links = PathOpener::Links::follow);
     ~PosixBacking() override;
 
     ObjectPtr read(const ObjectKey& key, const ObjectPtr& listing) override;

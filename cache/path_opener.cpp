@@ -103,7 +103,7 @@ SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& pa
         if (auto fd = open_without_links(path.c_str(), flags)) {
             return Opened{std::move(fd), path, std::move(mounts)};
         }
-        if (errno != ELOOP) {
+        if (errno != ELOOP || links_ == Links::refuse) {
             return tl::unexpected(errno);
         }
     }
@@ -112,6 +112,9 @@ SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& pa
                                   [](const auto&, const auto&) { return false; });
     if (!resolved) {
         return tl::unexpected(resolved.error());
+    }
+    if (links_ == Links::refuse && *resolved != path) {
+        return tl::unexpected(ELOOP);
     }
     if (const auto obstacle = mounts->obstacle(*resolved)) {
         return tl::unexpected(error_of(obstacle->kind));

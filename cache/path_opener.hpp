@@ -28,8 +28,14 @@ class PathOpener {
     enum class Method : std::uint8_t { openat2, resolve_first };
     static Method detect();
 
+    // Paths that come from FUSE have no links on the way, unless a directory has become one since. `refuse`
+    // fails with ELOOP then: a daemon that reads for users with fewer rights must not go where they could
+    // lead it. (Before Linux 5.6 there is a moment in which they could all the same.)
+    enum class Links : std::uint8_t { follow, refuse };
+
     // `mounts` must outlive this.
-    PathOpener(MountTable& mounts, Method method) : mounts_(mounts), method_(method) {}
+    PathOpener(MountTable& mounts, Method method, Links links = Links::follow)
+        : mounts_(mounts), method_(method), links_(links) {}
 
     struct Opened {
         UniqueFd fd;
@@ -53,6 +59,7 @@ class PathOpener {
 
     MountTable& mounts_;
     const Method method_;
+    const Links links_;
 };
 
 // The error that stands for an obstacle.

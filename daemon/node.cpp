@@ -132,7 +132,8 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       place_(place_of(*fabric_, succession_)),
       trees_(options_.trees),
       start_error_(std::move(start_error)),
-      backing_(trees_, PathOpener::detect(), std::move(memory)),
+      backing_(trees_, PathOpener::detect(), std::move(memory),
+               options_.allow_other ? PathOpener::Links::refuse : PathOpener::Links::follow),
       cache_({.budget_bytes = options_.cache_bytes != 0
                                   ? options_.cache_bytes
                                   : default_cache_bytes(options_.local ? place_.nodes : 1)},

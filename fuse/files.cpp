@@ -107,6 +107,10 @@ bool are_of_one_version(const std::vector<ObjectPtr>& objects) {
     });
 }
 
+bool have_same_rights(const Attributes& a, const Attributes& b) {
+    return a.mode == b.mode && a.user == b.user && a.group == b.group;
+}
+
 const Attributes& newest(const std::vector<ObjectPtr>& objects) {
     return (*std::max_element(objects.begin(), objects.end(),
                               [](const ObjectPtr& a, const ObjectPtr& b) {
@@ -131,6 +135,14 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
         return;
     }
     const Attributes& found = newest(pending.objects);
+    // The kernel let the caller in by the rights that it knows. The daemon may read what the caller may not:
+    // with other rights, or as another file under that name, the kernel is to look again. (With one user the
+    // filesystem itself has judged.)
+    const auto told = inodes_.attributes(pending.node);
+    if (options_.audience == Audience::everyone && !(told && have_same_rights(*told, found))) {
+        supersede(reply, pending.node, found);
+        return;
+    }
     const bool is_whole = are_of_one_version(pending.objects);
     const auto pieces = is_whole ? pieces_of(pending.objects, pending.range, *decoded_) : Pieces();
     if (!pieces) {

@@ -272,6 +272,40 @@ class Rights(MountTestCase):
     def without_writing(lines):
         return [line for line in lines if not line.startswith(" write")]
 
+    def test_what_takes_the_place_of_a_file_or_directory(self):
+        """A user who has seen a name puts something else there that root may read, and that user may not."""
+        theirs = f"{self.original}/theirs"
+        for name in ("x/secrets", "y/secrets"):
+            os.makedirs(f"{theirs}/{name}")
+        for name in ("file", "x/secrets/file", "y/secrets/file"):
+            with open(f"{theirs}/{name}", "w", encoding="utf-8") as file:
+                file.write("theirs")
+        os.makedirs(f"{self.original}/closed/secrets")
+        for name in ("closed/secrets/file", "theirs/secret"):
+            with open(f"{self.original}/{name}", "w", encoding="utf-8") as file:
+                file.write("secret")
+        os.chmod(f"{theirs}/secret", 0o600)
+        os.chmod(f"{self.original}/closed", 0o700)
+        job = self.launch(nodes=2, trees=[self.original], options=["--allow-other"])
+        os.chmod(job.directory, 0o755)
+
+        def see(node, what):
+            script = f'cd "{job.mirrored(node, theirs)}" && {what}'
+            done = subprocess.run(as_nobody("sh", "-c", script), capture_output=True, text=True, check=False)
+            return done.stdout + done.stderr
+
+        for node in range(2):  # the names, but no bytes
+            self.assertIn("file", see(node, "ls -l . x y"))
+        os.rename(f"{theirs}/secret", f"{theirs}/file")
+        for name in ("x", "y"):
+            os.rename(f"{theirs}/{name}", f"{theirs}/{name} was here")
+            os.symlink(f"{self.original}/closed", f"{theirs}/{name}")
+        for node in range(2):
+            for what in ("cat file", "cat file", "ls x/secrets", "cat x/secrets/file", "cat y/secrets/file"):
+                found = see(node, what)
+                self.assertNotIn("secret\n", found + "\n", what)
+                self.assertRegex(found, "Stale|denied|symbolic links|No such", what)
+
     def test_set_user_id_gives_nothing(self):
         """The kernel ignores the bits on the mirror (nosuid), and shows them."""
         shutil.copy2("/usr/bin/id", f"{self.original}/id")

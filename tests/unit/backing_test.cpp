@@ -629,6 +629,27 @@ TEST_P(Backing, LinksOnTheWayAreFollowedWithCare) {
     EXPECT_EQ(error_of(ObjectKind::extent, directory / "round/file"), message(ELOOP));
 }
 
+TEST_P(Backing, LinksOnTheWayAreRefusedWhereTheyCouldLeadADaemonOfRoot) {
+    ASSERT_EQ(::mkdir((directory / "real").c_str(), 0700), 0);
+    ASSERT_EQ(::mkdir((directory / "real/deep").c_str(), 0700), 0);
+    write_file(directory / "real/file", "content");
+    ASSERT_EQ(::symlink("real", (directory / "link").c_str()), 0);
+    PosixBacking careful{Trees({directory.path()}), GetParam(), ExtentMemory::make(),
+                         PathOpener::Links::refuse};
+    const auto read_carefully = [&](ObjectKind kind, const std::string& path) {
+        return careful.read({.kind = kind, .path = path}, nullptr);
+    };
+    EXPECT_EQ(text_of(read_carefully(ObjectKind::extent, directory / "real/file")), "content");
+    EXPECT_EQ(read_carefully(ObjectKind::listing, directory / "real")->listing()->size(), 2U);
+    const ObjectPtr link = read_carefully(ObjectKind::entry, directory / "link");
+    ASSERT_EQ(link->listing()->size(), 1U);
+    EXPECT_EQ(link->listing()->at(0).target, "real");
+    EXPECT_EQ(read_carefully(ObjectKind::extent, directory / "link/file")->error().value(), ELOOP);
+    EXPECT_EQ(read_carefully(ObjectKind::listing, directory / "link/deep")->error().value(), ELOOP);
+    EXPECT_EQ(read_carefully(ObjectKind::entry, directory / "link/file")->error().value(), ELOOP);
+    EXPECT_EQ(read_carefully(ObjectKind::xattrs, directory / "link/file")->error().value(), ELOOP);
+}
+
 // Mounts "Copper" with a server that never answers: whoever asks it anything hangs.
 std::optional<std::string> mount_mute_copper(const std::string& point, const UniqueFd& device) {
     if (!device || ::unshare(CLONE_NEWNS) != 0 ||

@@ -80,7 +80,7 @@ std::string text_of(std::size_t bytes, char first) {
 // A backing filesystem in a map, and the handlers over it. Objects in `held` come when the test says so.
 class FuseOperations : public testing::Test {
   protected:
-    FuseOperations() {
+    explicit FuseOperations(Audience whom = Audience::launching_user) : audience(whom) {
         put_listing("/", {{"t", "", attributes_of(S_IFDIR | 0755, 2)},
                           {"etc", "", attributes_of(S_IFDIR | 0755, 3)}});
         put_listing("/t", {{"file", "", attributes_of(S_IFREG | 0644, 10, 5)},
@@ -165,20 +165,23 @@ class FuseOperations : public testing::Test {
     std::deque<std::function<void()>> held_notices;
     FuseCounters counters;
     Cache cache{{.budget_bytes = std::uint64_t{1} << 30}, [this](const ObjectKey& key) { fetch(key); }};
-    Operations operations{
-        {.mount_point = "/m", .trees = Trees({"/t"}), .root = attributes_of(S_IFDIR | 0755, 1)},
-        cache,
-        counters,
-        {.attributes = [this](NodeId node) { invalidated.push_back(node); },
-         .name =
-             [this](NodeId, const std::string& name, const std::function<void()>& then) {
-                 names_invalidated.push_back(name);
-                 if (hold_notices) {
-                     held_notices.push_back(then);
-                 } else {
-                     then();
-                 }
-             }}};
+    const Audience audience;
+    Operations operations{{.mount_point = "/m",
+                           .trees = Trees({"/t"}),
+                           .root = attributes_of(S_IFDIR | 0755, 1),
+                           .audience = audience},
+                          cache,
+                          counters,
+                          {.attributes = [this](NodeId node) { invalidated.push_back(node); },
+                           .name =
+                               [this](NodeId, const std::string& name, const std::function<void()>& then) {
+                                   names_invalidated.push_back(name);
+                                   if (hold_notices) {
+                                       held_notices.push_back(then);
+                                   } else {
+                                       then();
+                                   }
+                               }}};
 };
 
 TEST_F(FuseOperations, LooksNamesUp) {
@@ -332,6 +335,48 @@ TEST_F(FuseOperations, AdoptsAnotherVersionBeforeTheFirstBytes) {
     EXPECT_EQ(getattr(file).st.st_size, 9);
     read(file, 0, 4096);
     EXPECT_EQ(invalidated.size(), 1U);
+}
+
+class FuseOperationsForEveryone : public FuseOperations {
+  protected:
+    FuseOperationsForEveryone() : FuseOperations(Audience::everyone) {}
+
+    // Of a file that has taken the place of one which the kernel has let the caller read.
+    void expect_no_bytes(std::uint32_t mode, std::uint32_t user, std::uint32_t group) {
+        const NodeId file = lookup(tree(), "file").node;
+        Attributes secret = attributes_of(S_IFREG | mode, 9, 6);
+        secret.user = user;
+        secret.group = group;
+        put_extent("/t/file", 0, secret, "secret");
+        const Answer answer = read(file, 0, 4096);
+        EXPECT_EQ(answer.error, ESTALE);
+        EXPECT_EQ(answer.text, "");
+        // Who opens it again is judged by the rights that it has.
+        const Answer again = lookup(tree(), "file");
+        EXPECT_NE(again.node, file);
+        EXPECT_EQ(again.st.st_mode, S_IFREG | mode);
+        EXPECT_EQ(again.st.st_uid, user);
+        EXPECT_EQ(again.st.st_gid, group);
+        EXPECT_EQ(read(again.node, 0, 4096).text, "secret");
+    }
+};
+
+TEST_F(FuseOperationsForEveryone, GiveNoBytesOfAFileOfAnotherMode) {
+    expect_no_bytes(0600, 0, 0);
+}
+
+TEST_F(FuseOperationsForEveryone, GiveNoBytesOfAFileOfAnotherUser) {
+    expect_no_bytes(0644, 1, 0);
+}
+
+TEST_F(FuseOperationsForEveryone, GiveNoBytesOfAFileOfAnotherGroup) {
+    expect_no_bytes(0644, 0, 1);
+}
+
+TEST_F(FuseOperationsForEveryone, AdoptAnotherVersionWithTheSameRights) {
+    const NodeId file = lookup(tree(), "file").node;
+    put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10, 9), "hello,you");
+    EXPECT_EQ(read(file, 0, 4096).text, "hello,you");
 }
 
 TEST_F(FuseOperations, NeverMixesVersions) {
