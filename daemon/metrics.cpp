@@ -46,6 +46,8 @@ std::vector<MetricRow> make_table() {
          "Bytes that compression kept off the network"},
         {"fabric", "interests_sent", counter, "messages",
          "Requests for an object passed on towards its reader"},
+        {"fabric", "interests_refused", counter, "messages",
+         "Requests for an object refused, as too many wait or they went too far"},
         {"fabric", "interests_merged", counter, "messages", "Requests that joined an equal one"},
         {"fabric", "publications_sent", counter, "messages", "Objects sent, counted for each addressee"},
         {"fabric", "duplicates", counter, "messages", "Objects received that brought nothing new"},

@@ -44,6 +44,7 @@ json fabric_group(const NodeCounts& counts) {
             {"frames_refused", counts.frames_refused + counts.fabric.refused},
             {"bytes_saved_by_compression", counts.fabric.bytes_saved},
             {"interests_sent", counts.mover.interests_sent},
+            {"interests_refused", counts.mover.interests_refused},
             {"interests_merged", counts.mover.interests_merged},
             {"publications_sent", counts.mover.publications_sent},
             {"duplicates", counts.mover.duplicates},
