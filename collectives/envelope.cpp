@@ -3,6 +3,7 @@
 #include <sodium.h>
 
 #include <cstring>
+#include <type_traits>
 
 namespace copper {
 namespace {

@@ -154,7 +154,8 @@ TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
 }
 
 TEST(Verify, AttributesAreThoseOfAFilesystem) {
-    for (const std::uint32_t type : {S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK, S_IFCHR, S_IFIFO, S_IFSOCK}) {
+    for (const std::uint32_t type : std::initializer_list<std::uint32_t>{S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK,
+                                                                         S_IFCHR, S_IFIFO, S_IFSOCK}) {
         expect_accepted(publication(directory, listing_of({entry("a", type | 0755)})));
     }
     for (const std::uint32_t type : {0U, 0030000U, 0170000U}) {
