@@ -50,6 +50,12 @@ std::size_t frame_bytes(const Frame& frame) {
     return frame.header.size + frame.body.size;
 }
 
+bool is_truncation(int error) {
+    int kind = MPI_SUCCESS;
+    MPI_Error_class(error, &kind);
+    return kind == MPI_ERR_TRUNCATE;
+}
+
 using Bytes = std::span<const std::byte>;
 using Clock = std::chrono::steady_clock;
 
@@ -341,6 +347,8 @@ bool Driver::take_messages(const Receive& receive) {
             MPI_Get_count(&status, MPI_BYTE, &bytes);
             take_in_order({buffers_[index].get(), static_cast<std::size_t>(bytes)},
                           Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)}, status.MPI_TAG, receive);
+        } else if (is_truncation(status.MPI_ERROR)) {
+            ++counters_.refused;  // none of ours is so large
         }
         if (receives_[index] == MPI_REQUEST_NULL) {
             post(index);

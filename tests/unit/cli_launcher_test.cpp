@@ -80,7 +80,8 @@ TEST(LaunchCommand, VariablesReachEveryNode) {
     EXPECT_EQ(added(Family::open_mpi_4), (Words{"-x", "ONE", "-x", "TWO"}));
     EXPECT_EQ(added(Family::open_mpi_5), (Words{"-x", "ONE", "-x", "TWO"}));
     EXPECT_EQ(added(Family::slurm), (Words{"--export=ALL"}));
-    for (const Family family : {Family::alone, Family::hydra, Family::intel, Family::pals, Family::unknown}) {
+    EXPECT_EQ(added(Family::pals), (Words{"--envall"}));
+    for (const Family family : {Family::alone, Family::hydra, Family::intel, Family::unknown}) {
         EXPECT_EQ(added(family), Words()) << name_of(family);
     }
 }

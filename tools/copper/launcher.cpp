@@ -39,12 +39,14 @@ Words host_options(const Placement& placement, const std::string& list, const st
     return {file, placement.host_file};
 }
 
-// Open MPI passes on what it is told to, srun what its caller's own environment does not forbid, the others
-// everything.
+// Open MPI passes on what it is told to, srun what its caller's own environment does not forbid, Hydra
+// everything; for PALS one says so.
 Words variable_options(Family family, const Words& variables) {
     Words words;
     if (family == Family::slurm && !variables.empty()) {
         words.emplace_back("--export=ALL");
+    } else if (family == Family::pals && !variables.empty()) {
+        words.emplace_back("--envall");
     } else if (family == Family::open_mpi_4 || family == Family::open_mpi_5) {
         for (const auto& name : variables) {
             append(words, {"-x", name});
