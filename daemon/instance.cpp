@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ constexpr const char* new_record_name = "record.json.new";
 constexpr const char* socket_name = "control";
 constexpr const char* lock_name = "lock";
 constexpr const char* python_name = "python";
+constexpr std::uint64_t room_bytes_min = 16U << 20;
 constexpr std::size_t record_bytes_max = 1U << 20;
 // A dead instance may be removed by `copper stop` while it is being claimed.
 constexpr int claim_attempts_max = 8;
@@ -209,6 +211,16 @@ std::optional<InstanceRecord> parse_instance_record(std::string_view text) {
     } catch (const std::exception&) {
         return std::nullopt;
     }
+}
+
+tl::expected<void, std::string> check_room() {
+    struct statvfs tmp = {};
+    if (::statvfs("/tmp", &tmp) == 0 && tmp.f_bavail * tmp.f_frsize < room_bytes_min) {
+        return tl::make_unexpected(
+            "/tmp: no space left (" + std::to_string(tmp.f_bavail * tmp.f_frsize) +
+            " bytes; a daemon and its MPI need some): remove what is not needed there");
+    }
+    return {};
 }
 
 std::string instance_directory(uid_t user, const std::string& mount) {

@@ -68,6 +68,9 @@ class Instance {
                      // without races
 };
 
+// Whether there is room in /tmp for what a daemon and its MPI leave there. The error says what to do.
+tl::expected<void, std::string> check_room();
+
 std::string instance_directory(uid_t user, const std::string& mount);
 std::string python_module_directory(uid_t user, const std::string& mount);
 // The record of a mount's instance, whether its daemon lives or not.

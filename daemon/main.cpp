@@ -166,6 +166,10 @@ int run(int argc, char** argv, const GivenKey& key) {
     if (!usable && !launched) {
         return fail(usable.error(), exit_usage);
     }
+    // MPI would wait for ever for a node on which it cannot start.
+    if (const auto room = check_room(); !room) {
+        return fail(host_name() + ": " + room.error(), exit_failed);
+    }
     std::string start_error = usable ? "" : usable.error();
     Supervised supervised;
     if (usable) {

@@ -43,6 +43,7 @@ class Overload(MountTestCase):
         """They wait in the kernel, while the backing filesystem hangs; nobody else does."""
         place, backing = self.serve_file(1 << 20)
         job = self.launch(nodes=1, trees=[place, TREE])
+        os.stat(job.mirrored(0, place))
         count = 5000  # more than RequestSlots has
         flood = self.flood(count, "stat", job.mirrored(0, place))
         os.kill(backing.pid, signal.SIGSTOP)
@@ -79,10 +80,11 @@ class FullTmp(MountTestCase):
 
     def setUp(self):
         self.need_root()
+        self.run_program("mount", "-o", "remount,size=64m", "/tmp")
 
     def fill(self):
         """Leaves no byte of /tmp free."""
-        self.run_program("mount", "-o", "remount,size=4m", "/tmp")
+        self.addCleanup(pathlib.Path("/tmp/full").unlink, missing_ok=True)
         with open("/tmp/full", "wb", buffering=0) as file:
             try:
                 while file.write(b"x" * 4096):
