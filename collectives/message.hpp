@@ -26,16 +26,28 @@ inline constexpr std::size_t eager_body_bytes_max = 64U << 10;
 // The highest Publication::sequence that a node has received from another one, by lane.
 using Seen = std::array<std::uint64_t, lane_count>;
 
-// Which nodes the sender suspects to be lost (the last ones, if they are many), and for how long nothing has
-// been heard of them: who has heard one of them since knows better. Objects and interests carry the news, so
-// that of all nodes of a tree only one has to find out.
-struct Suspect {
+// A node, and how long ago something was that concerns it.
+struct Sighting {
     Rank rank;
-    std::chrono::milliseconds silence{0};
-    bool operator==(const Suspect&) const = default;
+    std::chrono::milliseconds ago{0};
+    bool operator==(const Sighting&) const = default;
 };
-using Suspects = std::vector<Suspect>;
+
+// What the sender holds of its peers, the latest of each if they are many. Objects and interests carry it, so
+// that of all nodes of a tree only one has to find out.
+struct View {
+    // Grows with each change of the sender's view, and is never below what it has been told.
+    std::uint64_t epoch = 0;
+    // Held to be lost; nothing has been heard of them for so long. Who has heard one of them since, or has
+    // taken it back into a view of a later epoch, knows better.
+    std::vector<Sighting> suspects = {};
+    // Were held to be lost, and have been heard, last so long ago.
+    std::vector<Sighting> returned = {};
+    bool operator==(const View&) const = default;
+};
 inline constexpr std::size_t suspects_told_max = 64;
+inline constexpr std::size_t returned_told_max = 16;
+inline constexpr std::uint64_t epoch_max = std::uint64_t{1} << 48;
 
 // "I need this object": goes up the tree that is rooted at the object's reader.
 struct Interest {
@@ -47,11 +59,12 @@ struct Interest {
         0;  // above 0: the sender waited in vain; answer whatever is believed to be in flight
     std::uint32_t hops =
         0;  // nodes passed; bounds a cycle between nodes whose views of the membership differ
-    // So that the addressee does not wait for one of them; or, by another tree, for the sender itself.
-    Suspects suspects = {};
+    // So that the addressee does not wait for one that is lost; or, by another tree, for the sender itself.
+    View view = {};
     enum class Scope : std::uint8_t {
         anywhere,  // the addressee is to get it if it has not
         at_hand,   // only if the addressee has it: otherwise it sends a Decline
+        instead,   // the addressee is to read it: the reader, which sends this, cannot or is slow
     };
     Scope scope = Scope::anywhere;
     Rank origin = {};  // a node whose own processes want it; others may want it too
@@ -65,10 +78,19 @@ struct Decline {
     enum class Reason : std::uint8_t {
         not_at_hand,  // and that was all that was asked for
         unshared,     // by what the reader sees, no other node wants the file: whoever does is to read it
+        unable,       // the addressee, which was to read it instead of the reader, cannot
     };
     ObjectKey key;
     Reason reason = Reason::not_at_hand;
     bool operator==(const Decline&) const = default;
+};
+
+// "It is being read: go on waiting." From the node that reads to those who asked it, and on to those who
+// asked them.
+struct Working {
+    ObjectKey key;
+    std::chrono::milliseconds spent{0};  // on reading it; grows from message to message
+    bool operator==(const Working&) const = default;
 };
 
 // An object on its way down.
@@ -84,7 +106,7 @@ struct Publication {
     std::uint64_t sequence = 0;  // numbers all Publications of the sender in their lane, from 1
     Lane lane = Lane::eager;
     ObjectPtr object;
-    Suspects suspects = {};
+    View view = {};
 };
 
 // A question to every node, down the tree of `origin`; the Answers come back up the same tree, joined.
@@ -120,6 +142,6 @@ struct Pong {
     bool operator==(const Pong&) const = default;
 };
 
-using Message = std::variant<Interest, Publication, Decline, Call, Answer, Ping, Pong>;
+using Message = std::variant<Interest, Publication, Decline, Working, Call, Answer, Ping, Pong>;
 
 }  // namespace copper

@@ -1,13 +1,16 @@
 #include "collectives/mover.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <utility>
 
 namespace copper {
 namespace {
 
-bool contains(const std::vector<Rank>& ranks, Rank rank) {
-    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+template <typename T>
+bool contains(const std::vector<T>& all, const T& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
 }
 
 // Both sides of a link must agree on an object's lane; an object never takes more bytes on the wire than in
@@ -31,6 +34,25 @@ bool is_lack_of_resources(const std::error_code& error) {
            error == std::errc::not_enough_memory;
 }
 
+// What a node sees whose own mount of the backing filesystem is broken, stale or missing; or everybody.
+bool is_perhaps_trouble_of_one_node(const std::error_code& error) {
+    constexpr std::array suspicious = {EIO,       ESTALE,    ENOTCONN,     ETIMEDOUT,    ENODEV,
+                                       ENXIO,     EHOSTDOWN, EHOSTUNREACH, ECONNREFUSED, ECONNRESET,
+                                       EREMOTEIO, ESHUTDOWN, ENOENT,       ENOTDIR};
+    return std::find(suspicious.begin(), suspicious.end(), error.value()) != suspicious.end();
+}
+
+// Who reads instead of a reader, beyond itself: a filesystem that is slow or broken everywhere is not to be
+// read by ever more nodes.
+constexpr std::size_t helpers_max = 2;
+
+// Of a deadline. Two words of who reads may be lost, and the third comes in time.
+constexpr int words_of_work = 4;
+constexpr int ways = 3;
+// The part of it, at its end, in which nodes turn to the filesystem: ever more of them.
+constexpr int last_part = 4;
+constexpr std::size_t last_steps = 16;
+
 }  // namespace
 
 Mover::Mover(Options options, const Trees& trees, Membership& membership, Effects& effects)
@@ -39,7 +61,8 @@ Mover::Mover(Options options, const Trees& trees, Membership& membership, Effect
       membership_(membership),
       effects_(effects),
       sharing_({.nodes = membership.size()}),
-      received_(membership.size(), Seen{}) {}
+      received_(membership.size(), Seen{}),
+      next_serial_((std::uint64_t{options.incarnation} << 32U) + 1) {}
 
 void Mover::want(const ObjectKey& key, TimePoint now) {
     now_ = now;
@@ -52,13 +75,21 @@ void Mover::want(const ObjectKey& key, TimePoint now) {
         return;
     }
     pending.local = true;
-    pending.deadline = now + options_.deadline;
+    begin_deadline(pending);
     note_use(key, membership_.self());
     if (is_new) {
         pending.origin = membership_.self();
+        pending.attempt = options_.incarnation == 0 ? 0 : 1;
         fetch(key, pending);
+    } else if (!is_at_it(pending)) {
+        pending.tries = 0;
+        wait(key, pending);
     }
-    schedule(key, pending, now + options_.deadline / 2);
+}
+
+void Mover::begin_deadline(Pending& pending) {
+    pending.deadline = now_ + options_.deadline;
+    pending.latest = now_ + options_.deadline * options_.deadlines_max;
 }
 
 void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
@@ -68,22 +99,23 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         ++counters_.interests_refused;
         return;
     }
-    const bool at_hand = interest.scope == Interest::Scope::at_hand;
-    if (!at_hand && interest.attempt == 0 && is_in_flight(key, from, interest.seen)) {
+    const bool anywhere = interest.scope == Interest::Scope::anywhere;
+    if (anywhere && interest.attempt == 0 && is_in_flight(key, from, interest.seen)) {
         return;
     }
-    if (!at_hand) {
+    if (anywhere) {
         note_use(key, interest.origin);
     }
     if (ObjectPtr object = effects_.find(key)) {
         answer({.key = key, .root = membership_.self(), .object = std::move(object)}, {from});
         return;
     }
-    if (at_hand) {
+    if (interest.scope == Interest::Scope::at_hand) {
         effects_.send({&from, 1}, Decline{.key = key, .reason = Decline::Reason::not_at_hand});
         return;
     }
-    if (interest.wanted != Interest::Wanted::by_several && !pending_.contains(key) && is_unshared(key)) {
+    if (anywhere && interest.wanted != Interest::Wanted::by_several && !pending_.contains(key) &&
+        is_unshared(key)) {
         effects_.send({&from, 1}, Decline{.key = key, .reason = Decline::Reason::unshared});
         return;
     }
@@ -96,16 +128,25 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
     if (!contains(pending.askers, from)) {
         pending.askers.push_back(from);
     }
-    if (!is_new) {
+    if (is_new) {
+        pending.origin = interest.origin;
+        pending.wanted = interest.wanted;
+        pending.hops = interest.hops + 1;
+        begin_deadline(pending);
+    } else {
         ++counters_.interests_merged;
-        return;
     }
-    pending.origin = interest.origin;
-    pending.wanted = interest.wanted;
-    pending.hops = interest.hops + 1;
-    pending.deadline = now + options_.deadline;
-    fetch(key, pending);
-    schedule(key, pending, now + options_.deadline / 2);
+    if (is_at_it(pending)) {
+        if (interest.attempt > 0) {
+            tell_working({&from, 1}, key, pending);
+        }
+    } else if (interest.scope == Interest::Scope::instead) {
+        pending.reader = from;
+        read(key, pending, Reading::for_reader);
+        tell_working(pending.askers, key, pending);
+    } else if (is_new) {
+        fetch(key, pending);
+    }
 }
 
 void Mover::fetch(const ObjectKey& key, Pending& pending) {
@@ -115,15 +156,48 @@ void Mover::fetch(const ObjectKey& key, Pending& pending) {
     }
     const Rank reader = membership_.reader_of(file_tree_of(key));
     if (const auto parent = membership_.parent(reader, turn_of(key))) {
-        ask(*parent, key, pending, Interest::Scope::anywhere);
+        ask(other_way(key, pending, reader).value_or(*parent), key, pending, Interest::Scope::anywhere);
+        wait(key, pending);
         return;
     }
     const Rank keeper = membership_.keeper_of(hash_of(key));
     if (keeper != membership_.self() && pending.attempt == 0 && was_published(key)) {
         ask(keeper, key, pending, Interest::Scope::at_hand);
-    } else {
+        wait(key, pending);
+    } else if (now_ >= hands_on_until_ || !hand_on(key, pending)) {
         read(key, pending, Reading::to_publish);
     }
+}
+
+// For a node that has waited for its parent in vain.
+std::optional<Rank> Mover::other_way(const ObjectKey& key, const Pending& pending, Rank reader) const {
+    if (pending.tries == 0) {
+        return std::nullopt;
+    }
+    const auto grandparent = membership_.grandparent(reader, turn_of(key));
+    if (pending.tries == 1 && grandparent) {
+        return grandparent;
+    }
+    const auto readers = membership_.readers_of(file_tree_of(key), 2);
+    return readers.size() == 2 ? membership_.parent(readers[1], turn_of(key)) : std::nullopt;
+}
+
+void Mover::wait(const ObjectKey& key, Pending& pending) {
+    schedule(key, pending, std::min(now_ + options_.deadline / ways, last_call(key, pending)));
+}
+
+TimePoint Mover::last_call(const ObjectKey& key, const Pending& pending) const {
+    if (!pending.local) {
+        return pending.deadline;  // those who asked have deadlines of their own
+    }
+    // Level by level, and within a level as chance has it.
+    const Rank reader = membership_.reader_of(file_tree_of(key));
+    const std::size_t depth = std::min(membership_.depth(reader, turn_of(key)), last_steps - 1);
+    constexpr std::uint64_t fractions = 1024;
+    const std::uint64_t mix = (hash_of(key) + membership_.self().value) * 0x9e3779b97f4a7c15U;
+    const std::uint64_t position = depth * fractions + (mix >> 32U) % fractions;
+    const std::chrono::microseconds part = options_.deadline / last_part;
+    return pending.deadline - part + part * position / (last_steps * fractions);
 }
 
 void Mover::ask(Rank whom, const ObjectKey& key, Pending& pending, Interest::Scope scope) {
@@ -136,7 +210,7 @@ void Mover::ask(Rank whom, const ObjectKey& key, Pending& pending, Interest::Sco
                                        .seen = received_[whom.value],
                                        .attempt = pending.attempt,
                                        .hops = pending.hops,
-                                       .suspects = suspects_to_tell(),
+                                       .view = membership_.view(now_),
                                        .scope = scope,
                                        .origin = pending.origin,
                                        .wanted = pending.wanted});
@@ -151,7 +225,9 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
     }
     Pending& pending = entry->second;
     const std::size_t wanting = pending.askers.size() + (pending.local ? 1 : 0);
-    if (decline.reason == Decline::Reason::not_at_hand) {
+    if (pending.helpers > 0) {
+        give_up_helper(key, pending);
+    } else if (decline.reason == Decline::Reason::not_at_hand) {
         ++pending.attempt;
         fetch(key, pending);
     } else if (wanting > 1) {
@@ -165,27 +241,122 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
     }
 }
 
-Suspects Mover::suspects_to_tell() const {
-    Suspects suspects;
-    const auto& lost = membership_.lost();
-    for (auto node = lost.rbegin(); node != lost.rend() && suspects.size() < suspects_told_max; ++node) {
-        if (node->silent_since) {
-            const auto silence = std::chrono::ceil<std::chrono::milliseconds>(now_ - *node->silent_since);
-            suspects.push_back({.rank = node->rank, .silence = silence});
-        }
-    }
-    return suspects;
-}
-
 void Mover::read(const ObjectKey& key, Pending& pending, Reading reading) {
+    begin_work(pending);
     pending.reading = reading;
     pending.asked.reset();
+    pending.read_at = now_;
     effects_.read(key);
+    go_on_at(key, pending, reading == Reading::to_publish ? now_ + slow_after() : TimePoint::max());
+}
+
+void Mover::begin_work(Pending& pending) {
+    if (!is_at_it(pending)) {
+        // Who asked this node may have heard of others' work by way of it, and listens to what goes on only.
+        pending.began = now_ - (pending.told + std::chrono::milliseconds(1));
+        pending.word_at = now_ + options_.deadline / words_of_work;
+    }
+}
+
+// With the next word of its work, or the next reader.
+void Mover::go_on_at(const ObjectKey& key, Pending& pending, TimePoint help_at) {
+    pending.help_at = help_at;
+    schedule(key, pending, std::min(pending.word_at, help_at));
 }
 
 void Mover::read_directly(const ObjectKey& key, Pending& pending) {
     ++counters_.direct_reads;
+    direct_reads_.insert(key);
     read(key, pending, Reading::directly);
+    tell_working(pending.askers, key, pending);
+}
+
+void Mover::read_directly_in_turn(const ObjectKey& key, Pending& pending) {
+    if (direct_reads_.size() < options_.direct_reads_max || now_ >= pending.deadline + options_.deadline) {
+        ++counters_.deadline;
+        read_directly(key, pending);
+    } else {
+        direct_reads_to_be_.insert(key);
+        schedule(key, pending, pending.deadline + options_.deadline);
+    }
+}
+
+void Mover::start_waiting_direct_reads() {
+    while (direct_reads_.size() < options_.direct_reads_max && !direct_reads_to_be_.empty()) {
+        const ObjectKey key = *direct_reads_to_be_.begin();
+        direct_reads_to_be_.erase(direct_reads_to_be_.begin());
+        const auto entry = pending_.find(key);
+        if (entry != pending_.end() && !is_at_it(entry->second) && now_ >= last_call(key, entry->second)) {
+            read_directly_in_turn(key, entry->second);
+        }
+    }
+}
+
+std::chrono::microseconds Mover::slow_after() const {
+    return reading_time_.bound(options_.deadline / 5, options_.deadline / 2);
+}
+
+// The next reader of the tree is to read too, or in this node's stead. False if no other is left to ask.
+bool Mover::hand_on(const ObjectKey& key, Pending& pending) {
+    auto readers = membership_.readers_of(file_tree_of(key), helpers_max + 1);
+    std::erase(readers, membership_.self());
+    if (pending.helpers >= std::min(readers.size(), helpers_max)) {
+        return false;
+    }
+    begin_work(pending);
+    ++counters_.handed_on;
+    ask(readers[pending.helpers], key, pending, Interest::Scope::instead);
+    ++pending.helpers;
+    go_on_at(key, pending, now_ + 2 * slow_after());
+    return true;
+}
+
+// The timer of a node that is at it.
+void Mover::go_on(const ObjectKey& key, Pending& pending) {
+    if (now_ >= pending.word_at) {
+        tell_working(pending.askers, key, pending);
+        pending.word_at = now_ + options_.deadline / words_of_work;
+    }
+    if (now_ >= pending.help_at) {
+        if (!pending.read_at) {
+            read(key, pending, Reading::to_publish);
+            return;
+        }
+        if (hand_on(key, pending)) {
+            return;
+        }
+        if (pending.reading == Reading::no) {
+            publish(key, ObjectPtr(pending.doubtful));
+            return;
+        }
+        pending.help_at = TimePoint::max();
+    }
+    go_on_at(key, pending, pending.help_at);
+}
+
+void Mover::tell_working(std::span<const Rank> to, const ObjectKey& key, const Pending& pending) {
+    if (!to.empty()) {
+        const auto spent = std::chrono::floor<std::chrono::milliseconds>(now_ - pending.began);
+        effects_.send(to, Working{.key = key, .spent = spent});
+    }
+}
+
+void Mover::receive(Rank from, const Working& working, TimePoint now) {
+    now_ = now;
+    const auto entry = pending_.find(working.key);
+    if (entry == pending_.end() || is_at_it(entry->second) || working.spent <= entry->second.told) {
+        return;  // also if it has come round to where it has been
+    }
+    Pending& pending = entry->second;
+    pending.told = working.spent;
+    pending.tries = 0;
+    pending.deadline = std::max(pending.deadline, std::min(now + options_.deadline, pending.latest));
+    wait(working.key, pending);
+    std::vector<Rank> askers = pending.askers;
+    std::erase(askers, from);
+    if (!askers.empty()) {
+        effects_.send(askers, working);
+    }
 }
 
 void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
@@ -200,6 +371,21 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     }
     if (publication.spread == Publication::Spread::asked && was_published(key)) {
         counters_.got_back += pending_.contains(key) ? 1 : 0;
+    }
+    const auto entry = pending_.find(key);
+    if (publication.spread == Publication::Spread::asked && entry != pending_.end() &&
+        is_to_publish(entry->second)) {
+        Pending& pending = entry->second;
+        if (is_doubtful(key, *publication.object)) {
+            pending.asked.reset();
+            note_doubtful(key, pending, publication.object);
+            return;
+        }
+        if (pending.helpers > 0 && pending.read_at) {
+            hands_on_until_ = now + options_.deadline;
+        }
+        publish(key, publication.object);
+        return;
     }
     std::vector<Rank> askers = settle(key);
     std::erase(askers, from);  // whatever it asked, it has it now
@@ -222,39 +408,121 @@ void Mover::deliver(const ObjectKey& key, const ObjectPtr& object) {
 
 void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now) {
     now_ = now;
+    direct_reads_.erase(key);
+    start_waiting_direct_reads();
     const auto entry = pending_.find(key);
-    const bool to_publish = entry != pending_.end() && entry->second.reading == Reading::to_publish;
+    if (entry == pending_.end() || entry->second.reading == Reading::no) {
+        return;  // it came another way, and the first version stays
+    }
+    Pending& pending = entry->second;
+    const Reading reading = std::exchange(pending.reading, Reading::no);
+    reading_time_.note(std::chrono::floor<std::chrono::microseconds>(now - *pending.read_at));
+    const bool doubtful = is_doubtful(key, *object);
+    if (reading == Reading::for_reader && doubtful) {
+        finish_for_reader(key, pending, object);
+    } else if (reading == Reading::to_publish && doubtful) {
+        note_doubtful(key, pending, object);
+    } else if (reading == Reading::to_publish) {
+        publish(key, object);
+    } else {
+        const std::vector<Rank> askers = settle(key);
+        if (!doubtful) {
+            answer({.key = key, .root = membership_.self(), .object = object}, askers);
+        }
+        deliver_here(key, object);
+    }
+}
+
+// Lack of resources is kept nowhere: who asked asks again, and reads directly if it does not get better.
+void Mover::deliver_here(const ObjectKey& key, const ObjectPtr& object) {
+    const bool passes = is_lack_of_resources(object->error());
+    deliver(key, passes ? make_object(object->error(), std::chrono::milliseconds(0)) : object);
+}
+
+void Mover::publish(const ObjectKey& key, const ObjectPtr& object) {
     const std::vector<Rank> askers = settle(key);
     if (is_lack_of_resources(object->error())) {
-        // Kept nowhere. Who asked asks again, and reads directly if it does not get better.
-        deliver(key, make_object(object->error(), std::chrono::milliseconds(0)));
+        deliver_here(key, object);
         return;
     }
     Publication publication{.key = key, .root = membership_.self(), .object = object};
     // What was published before was evicted or has expired, here and at its keeper: others may not want it
     // any more.
-    if (to_publish && !was_published(key) && is_to_push(key)) {
+    if (!was_published(key) && is_to_push(key)) {
         publication.serial = next_serial_++;
         broadcast(publication, std::nullopt, askers);
     } else {
         answer(publication, askers);
     }
-    // A broadcast may have overtaken a direct read: the first version stays.
-    if (effects_.find(key) == nullptr) {
-        deliver(key, object);
+    deliver(key, object);
+}
+
+// An error that is one node's trouble only must not become everybody's. Also where a filesystem is not
+// mounted its mount point is there, and empty.
+bool Mover::is_doubtful(const ObjectKey& key, const Object& object) const {
+    if (const Listing* listing = object.listing()) {
+        return key.kind == ObjectKind::listing && listing->size() == 0 && contains(trees_.roots(), key.path);
+    }
+    return is_perhaps_trouble_of_one_node(object.error()) || is_lack_of_resources(object.error());
+}
+
+// This node or one that it has asked has read it so.
+void Mover::note_doubtful(const ObjectKey& key, Pending& pending, const ObjectPtr& object) {
+    const bool agreed = pending.doubtful != nullptr && pending.doubtful->error() == object->error();
+    if (agreed) {
+        publish(key, object);
+        return;
+    }
+    pending.doubtful = object;
+    if (!pending.asked) {
+        give_up_helper(key, pending);
+    }
+}
+
+void Mover::give_up_helper(const ObjectKey& key, Pending& pending) {
+    pending.asked.reset();
+    if (pending.reading == Reading::no) {
+        go_on_at(key, pending, now_);
+    }
+}
+
+// It could not read what the reader wanted it to.
+void Mover::finish_for_reader(const ObjectKey& key, Pending& pending, const ObjectPtr& object) {
+    const Rank reader = pending.reader;
+    std::erase(pending.askers, reader);
+    if (is_lack_of_resources(object->error())) {
+        effects_.send({&reader, 1}, Decline{.key = key, .reason = Decline::Reason::unable});
+    } else {
+        answer({.key = key, .root = membership_.self(), .object = object}, {reader});
+    }
+    if (pending.local || !pending.askers.empty()) {
+        fetch(key, pending);
+    } else {
+        settle(key);
     }
 }
 
 void Mover::corrupt(const ObjectKey& key) {
     ++counters_.corrupt;
     const auto entry = pending_.find(key);
-    if (entry != pending_.end() && entry->second.local && entry->second.reading == Reading::no) {
-        read_directly(key, entry->second);
-    } else if (entry == pending_.end()) {
+    if (entry == pending_.end()) {
         if (damaged_.size() >= options_.damaged_remembered_max) {
             damaged_.clear();
         }
         damaged_.insert(key);
+        return;
+    }
+    Pending& pending = entry->second;
+    if (is_to_publish(pending)) {
+        give_up_helper(key, pending);
+    } else if (pending.local && !is_at_it(pending)) {
+        if (direct_reads_.size() < options_.direct_reads_max) {
+            read_directly(key, pending);
+        } else {
+            ++counters_.retries;
+            ++pending.attempt;
+            fetch(key, pending);
+        }
     }
 }
 
@@ -272,22 +540,33 @@ void Mover::peers_lost(std::span<const LostNode> nodes, TimePoint now) {
     ask_again();
 }
 
-void Mover::peer_regained(Rank rank, TimePoint now) {
+void Mover::peer_regained(Rank rank, TimePoint heard, TimePoint now) {
     now_ = now;
-    membership_.regain(rank);
-    ask_again();
+    const std::uint64_t before = membership_.epoch();
+    membership_.regain(rank, heard);
+    if (membership_.epoch() != before) {
+        ask_again();
+    }
 }
 
 // Also what was asked of nodes that are still there: they may wait for the lost one, by a tree of a view that
 // is out of date, or for this very node, by one that is not.
 void Mover::ask_again() {
     for (auto& [key, pending] : pending_) {
-        if (pending.asked) {
-            ++counters_.retries;
-            ++pending.attempt;
-            fetch(key, pending);
-            schedule(key, pending, std::min(now_ + options_.deadline / 2, pending.deadline));
+        if (!pending.asked) {
+            continue;
         }
+        if (pending.helpers > 0) {
+            if (!membership_.is_alive(*pending.asked)) {
+                give_up_helper(key, pending);
+            }
+            continue;
+        }
+        ++counters_.retries;
+        ++pending.attempt;
+        pending.tries = 0;
+        pending.told = std::chrono::milliseconds(-1);
+        fetch(key, pending);
     }
 }
 
@@ -302,19 +581,18 @@ void Mover::tick(TimePoint now) {
 
 void Mover::on_timer(const ObjectKey& key, TimePoint now) {
     Pending& pending = pending_.at(key);
-    if (pending.reading != Reading::no) {
-        return;  // ends when the backing filesystem answers
-    }
-    if (now < pending.deadline) {
+    if (is_at_it(pending)) {
+        go_on(key, pending);
+    } else if (now < last_call(key, pending)) {
         ++counters_.retries;
         ++pending.attempt;
+        ++pending.tries;
+        pending.told = std::chrono::milliseconds(-1);
         fetch(key, pending);
-        schedule(key, pending, pending.deadline);
     } else if (pending.local) {
-        ++counters_.deadline;
-        read_directly(key, pending);
+        read_directly_in_turn(key, pending);
     } else {
-        settle(key);  // those who asked have deadlines of their own
+        settle(key);
     }
 }
 
@@ -392,7 +670,7 @@ std::uint64_t Mover::send(Publication& publication, const std::vector<Rank>& to)
     std::uint64_t& sequence = sent_[static_cast<std::size_t>(publication.lane)];
     if (!to.empty()) {
         publication.sequence = ++sequence;
-        publication.suspects = suspects_to_tell();
+        publication.view = membership_.view(now_);
         counters_.publications_sent += to.size();
         effects_.send(to, publication);
     }

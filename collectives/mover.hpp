@@ -15,10 +15,18 @@
 // only who ask. A node to which too much is on its way already is passed over by broadcasts: it asks for what
 // it wants when it comes to it.
 //
-// A node that was asked and is lost (FailureDetector) is replaced: the Interest goes to the next parent. What
-// else goes wrong ends in a direct read: half-way to the deadline the Interest is sent again (the tree may
-// have changed), at the deadline the node reads the backing filesystem by itself, for itself and those who
-// asked it.
+// A node that was asked and is lost (FailureDetector) is replaced: the Interest goes to the next parent.
+//
+// Who reads says so, four times a deadline, to those who asked, and they to those who asked them (Working);
+// each such word begins the deadline anew. So nobody turns to a filesystem that is slow for its reader too.
+// A reader whose read takes longer than usual, or ends in what may be its own node's trouble, has the next
+// reader of the tree read too, and then one more: the first good answer is published, and an error once two
+// nodes have met it. For a while it then hands on what else is asked of it.
+//
+// A node that hears nothing asks two other ways (its grandparent; the tree of the next reader), and before
+// its deadline ends reads the backing filesystem by itself, for itself and those who asked it, which it tells
+// them. Nodes near the reader do so first, so that those below them need not; each reads few objects at a
+// time so.
 #pragma once
 
 #include <chrono>
@@ -36,6 +44,7 @@
 #include "collectives/message.hpp"
 #include "collectives/push.hpp"
 #include "collectives/sharing.hpp"
+#include "collectives/usual_time.hpp"
 
 namespace copper {
 
@@ -49,6 +58,7 @@ struct MoverCounters {
     std::uint64_t unshared_reads = 0;     // of files that no other node wants
     std::uint64_t passed_over = 0;        // addressees of broadcasts to which too much was on its way
     std::uint64_t retries = 0;
+    std::uint64_t handed_on = 0;  // times that another node was asked to read instead of this one
     std::uint64_t direct_reads = 0;
     std::uint64_t deadline = 0;   // direct reads because nothing came in time
     std::uint64_t peer_lost = 0;  // nodes that were lost
@@ -73,7 +83,13 @@ class Mover {
     };
 
     struct Options {
-        std::chrono::milliseconds deadline{10000};  // from a local want to the direct read
+        std::chrono::milliseconds deadline{10000};  // from a local want, or a Working, to the direct read
+        // Beyond so many deadlines after the want, Working does not put it off any more.
+        int deadlines_max = 12;
+        // At a time. After two deadlines without a word an object is read nevertheless.
+        std::size_t direct_reads_max = 4;
+        // How often this node has begun anew. What it was sent before did not survive.
+        std::uint32_t incarnation = 0;
         std::size_t pending_max = 65536;
         std::size_t broadcasts_remembered_max = 1U << 17;
         std::size_t damaged_remembered_max = 1024;
@@ -89,12 +105,13 @@ class Mover {
     void receive(Rank from, const Interest& interest, TimePoint now);
     void receive(Rank from, const Publication& publication, TimePoint now);
     void receive(Rank from, const Decline& decline, TimePoint now);
+    void receive(Rank from, const Working& working, TimePoint now);
     void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
     // A Publication of this key arrived with a body that does not match its checksum.
     void corrupt(const ObjectKey& key);
     // Takes nodes out of the membership, or in again, and asks again for what has not come yet.
     void peers_lost(std::span<const LostNode> nodes, TimePoint now);
-    void peer_regained(Rank rank, TimePoint now);
+    void peer_regained(Rank rank, TimePoint heard, TimePoint now);
     void tick(TimePoint now);
     std::optional<TimePoint> next_deadline() const;
 
@@ -105,7 +122,7 @@ class Mover {
     std::size_t pending() const { return pending_.size(); }
 
   private:
-    enum class Reading : std::uint8_t { no, to_publish, directly };
+    enum class Reading : std::uint8_t { no, to_publish, for_reader, directly };
     struct Pending {
         bool local = false;
         Reading reading = Reading::no;
@@ -116,7 +133,19 @@ class Mover {
         std::uint32_t attempt = 0;
         std::uint32_t hops = 0;
         TimePoint deadline;
-        TimePoint due;  // of this entry's timer: half-way, then the deadline
+        TimePoint latest;  // that Working puts the deadline off to
+        TimePoint due;     // of this entry's timer
+        // Of a node that waits, since the last news:
+        std::uint32_t tries = 0;
+        std::chrono::milliseconds told{-1};  // Working::spent
+        // Of a node that reads, or has another one read:
+        TimePoint word_at;                 // when to send the next Working
+        TimePoint began;                   // since when it has been read, here or elsewhere
+        std::optional<TimePoint> read_at;  // when this node began
+        std::size_t helpers = 0;           // further readers that were asked
+        TimePoint help_at;                 // when the next one is
+        ObjectPtr doubtful;                // what a node has read, if another one may read better
+        Rank reader;                       // of Reading::for_reader
     };
     using PendingMap = std::map<ObjectKey, Pending>;
 
@@ -133,15 +162,40 @@ class Mover {
     void fetch(const ObjectKey& key, Pending& pending);
     void ask(Rank whom, const ObjectKey& key, Pending& pending, Interest::Scope scope);
     void deliver(const ObjectKey& key, const ObjectPtr& object);
+    void deliver_here(const ObjectKey& key, const ObjectPtr& object);
     bool was_published(const ObjectKey& key) const;
     bool is_to_push(const ObjectKey& key) const;
     // The reader of a stream, asked by `origin`.
     void note_use(const ObjectKey& key, Rank origin);
     bool is_unshared(const ObjectKey& key) const;
     std::vector<Rank> without_congested(std::vector<Rank> ranks, const std::vector<Rank>& askers);
-    Suspects suspects_to_tell() const;
+    // The reader at work: it reads, or has another node read in its stead.
+    static bool is_to_publish(const Pending& pending) {
+        return pending.reading == Reading::to_publish || pending.helpers > 0 || pending.doubtful != nullptr;
+    }
+    static bool is_at_it(const Pending& pending) {
+        return pending.reading != Reading::no || is_to_publish(pending);
+    }
     void read(const ObjectKey& key, Pending& pending, Reading reading);
     void read_directly(const ObjectKey& key, Pending& pending);
+    void read_directly_in_turn(const ObjectKey& key, Pending& pending);
+    void start_waiting_direct_reads();
+    void publish(const ObjectKey& key, const ObjectPtr& object);
+    bool hand_on(const ObjectKey& key, Pending& pending);
+    void begin_work(Pending& pending);
+    void go_on_at(const ObjectKey& key, Pending& pending, TimePoint help_at);
+    void go_on(const ObjectKey& key, Pending& pending);
+    void note_doubtful(const ObjectKey& key, Pending& pending, const ObjectPtr& object);
+    void give_up_helper(const ObjectKey& key, Pending& pending);
+    void finish_for_reader(const ObjectKey& key, Pending& pending, const ObjectPtr& object);
+    bool is_doubtful(const ObjectKey& key, const Object& object) const;
+    std::chrono::microseconds slow_after() const;
+    void tell_working(std::span<const Rank> to, const ObjectKey& key, const Pending& pending);
+    void begin_deadline(Pending& pending);
+    std::optional<Rank> other_way(const ObjectKey& key, const Pending& pending, Rank reader) const;
+    // The end of waiting: of the direct read, or of the entry if it is only others who want the object.
+    TimePoint last_call(const ObjectKey& key, const Pending& pending) const;
+    void wait(const ObjectKey& key, Pending& pending);
     void schedule(const ObjectKey& key, Pending& pending, TimePoint due);
     // Takes the entry out and returns who asked for it.
     std::vector<Rank> settle(const ObjectKey& key);
@@ -167,9 +221,13 @@ class Mover {
     std::unordered_map<ObjectKey, Broadcast, ObjectKeyHash> broadcasts_;
     // Their broadcast arrived damaged: whoever sent it must be told not to wait for its arrival.
     std::set<ObjectKey> damaged_;
+    std::set<ObjectKey> direct_reads_;        // in flight
+    std::set<ObjectKey> direct_reads_to_be_;  // that wait for one of these to end; some need it no more
+    UsualTime reading_time_;
+    TimePoint hands_on_until_;
     Seen sent_ = {};              // the last sequence, by lane
     std::vector<Seen> received_;  // by rank
-    std::uint64_t next_serial_ = 1;
+    std::uint64_t next_serial_;
 };
 
 }  // namespace copper

@@ -105,14 +105,15 @@ class Verifier {
     explicit Verifier(const Job& job) : job_(job) {}
 
     Verdict operator()(const Interest& interest) const {
-        if (!is_node(interest.origin) || !are_nodes(interest.suspects)) {
+        if (!is_node(interest.origin) || !are_nodes(interest.view)) {
             return refuse("an interest that speaks of a node that there is not");
         }
         return within_trees(interest.key);
     }
     Verdict operator()(const Decline& decline) const { return within_trees(decline.key); }
+    Verdict operator()(const Working& working) const { return within_trees(working.key); }
     Verdict operator()(const Publication& publication) const {
-        if (!is_node(publication.root) || !are_nodes(publication.suspects)) {
+        if (!is_node(publication.root) || !are_nodes(publication.view)) {
             return refuse("a publication that speaks of a node that there is not");
         }
         return within_trees(publication.key).and_then([&]() -> Verdict {
@@ -138,9 +139,10 @@ class Verifier {
 
   private:
     bool is_node(Rank rank) const { return rank.value < job_.nodes; }
-    bool are_nodes(const Suspects& suspects) const {
-        return std::all_of(suspects.begin(), suspects.end(),
-                           [this](const Suspect& suspect) { return is_node(suspect.rank); });
+    bool are_nodes(const View& view) const {
+        const auto is_of_node = [this](const Sighting& sighting) { return is_node(sighting.rank); };
+        return std::all_of(view.suspects.begin(), view.suspects.end(), is_of_node) &&
+               std::all_of(view.returned.begin(), view.returned.end(), is_of_node);
     }
     Verdict within_trees(const ObjectKey& key) const {
         return key.kind <= last_shared_object_kind && job_.trees.contains(key.path)

@@ -109,26 +109,50 @@ std::optional<ObjectKey> from_wire(const wire::Key& key) {
     return ObjectKey{static_cast<ObjectKind>(key.kind()), std::string(path), key.index(), key.version()};
 }
 
-fb::Offset<fb::Vector<const wire::Suspect*>> to_wire(Builder& builder, const Suspects& suspects) {
-    std::vector<wire::Suspect> told;
-    for (const Suspect& suspect : suspects) {
-        const auto silence = std::clamp<std::int64_t>(suspect.silence.count(), 0, UINT32_MAX);
-        told.emplace_back(suspect.rank.value, static_cast<std::uint32_t>(silence));
+fb::Offset<fb::Vector<const wire::Sighting*>> to_wire(Builder& builder,
+                                                      const std::vector<Sighting>& sightings) {
+    std::vector<wire::Sighting> told;
+    for (const Sighting& sighting : sightings) {
+        const auto ago = std::clamp<std::int64_t>(sighting.ago.count(), 0, UINT32_MAX);
+        told.emplace_back(sighting.rank.value, static_cast<std::uint32_t>(ago));
     }
     return told.empty() ? 0 : builder.CreateVectorOfStructs(told);
 }
 
-std::optional<Suspects> from_wire(const fb::Vector<const wire::Suspect*>* told) {
-    Suspects suspects;
-    if (told != nullptr && told->size() > suspects_told_max) {
+std::optional<std::vector<Sighting>> from_wire(const fb::Vector<const wire::Sighting*>* told,
+                                               std::size_t told_max) {
+    std::vector<Sighting> sightings;
+    if (told != nullptr && told->size() > told_max) {
         return std::nullopt;
     }
     for (fb::uoffset_t i = 0; told != nullptr && i < told->size(); ++i) {
-        const wire::Suspect* suspect = told->Get(i);
-        suspects.push_back({.rank = Rank{suspect->rank()},
-                            .silence = std::chrono::milliseconds(suspect->silent_milliseconds())});
+        const wire::Sighting* sighting = told->Get(i);
+        sightings.push_back(
+            {.rank = Rank{sighting->rank()}, .ago = std::chrono::milliseconds(sighting->milliseconds_ago())});
     }
-    return suspects;
+    return sightings;
+}
+
+// No table for a view that says nothing: that of most messages.
+fb::Offset<wire::View> to_wire(Builder& builder, const View& view) {
+    if (view == View{}) {
+        return 0;
+    }
+    const auto suspects = to_wire(builder, view.suspects);
+    const auto returned = to_wire(builder, view.returned);
+    return wire::CreateView(builder, view.epoch, suspects, returned);
+}
+
+std::optional<View> from_wire(const wire::View* told) {
+    if (told == nullptr) {
+        return View{};
+    }
+    auto suspects = from_wire(told->suspects(), suspects_told_max);
+    auto returned = from_wire(told->returned(), returned_told_max);
+    if (!suspects || !returned || told->epoch() > epoch_max) {
+        return std::nullopt;
+    }
+    return View{.epoch = told->epoch(), .suspects = std::move(*suspects), .returned = std::move(*returned)};
 }
 
 // ---- bodies
@@ -296,11 +320,11 @@ struct Encoded {
 
 Encoded encode(Builder& builder, const Interest& interest) {
     const auto key = to_wire(builder, interest.key);
-    const auto suspects = to_wire(builder, interest.suspects);
+    const auto view = to_wire(builder, interest.view);
     return {
         .type = wire::Content::Interest,
         .offset = wire::CreateInterest(builder, key, interest.seen[0], interest.seen[1], interest.attempt,
-                                       interest.hops, suspects, static_cast<wire::Scope>(interest.scope),
+                                       interest.hops, view, static_cast<wire::Scope>(interest.scope),
                                        interest.origin.value, interest.wanted == Interest::Wanted::by_several)
                       .Union(),
         .body = {}};
@@ -313,14 +337,21 @@ Encoded encode(Builder& builder, const Decline& decline) {
             .body = {}};
 }
 
+Encoded encode(Builder& builder, const Working& working) {
+    const auto key = to_wire(builder, working.key);
+    return {.type = wire::Content::Working,
+            .offset = wire::CreateWorking(builder, key, working.spent.count()).Union(),
+            .body = {}};
+}
+
 Encoded encode(Builder& builder, const Publication& publication) {
     const Object& object = *publication.object;
     Blob body = encode_body(object.content);
     const auto key = to_wire(builder, publication.key);
-    const auto suspects = to_wire(builder, publication.suspects);
+    const auto view = to_wire(builder, publication.view);
     wire::PublicationBuilder table(builder);
     table.add_key(key);
-    table.add_suspects(suspects);
+    table.add_view(view);
     table.add_root(publication.root.value);
     table.add_spread(static_cast<wire::Spread>(publication.spread));
     table.add_serial(publication.serial);
@@ -382,9 +413,9 @@ Decoded decode(const wire::Interest& interest, const Blob&) {
     if (!key) {
         return refuse("an interest in something that is no object");
     }
-    auto suspects = from_wire(interest.suspects());
-    if (!suspects) {
-        return refuse("an interest that tells of too many suspects");
+    auto view = from_wire(interest.view());
+    if (!view) {
+        return refuse("an interest with a view of too many nodes or epochs");
     }
     if (interest.scope() > wire::Scope::MAX) {
         return refuse("an interest of an unknown scope");
@@ -394,7 +425,7 @@ Decoded decode(const wire::Interest& interest, const Blob&) {
         .seen = {interest.seen_eager(), interest.seen_bulk()},
         .attempt = interest.attempt(),
         .hops = interest.hops(),
-        .suspects = std::move(*suspects),
+        .view = std::move(*view),
         .scope = static_cast<Interest::Scope>(interest.scope()),
         .origin = Rank{interest.origin()},
         .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps};
@@ -408,6 +439,17 @@ Decoded decode(const wire::Decline& decline, const Blob&) {
     return Decline{.key = std::move(*key), .reason = static_cast<Decline::Reason>(decline.reason())};
 }
 
+Decoded decode(const wire::Working& working, const Blob&) {
+    auto key = from_wire(*working.key());
+    if (!key) {
+        return refuse("work on something that is no object");
+    }
+    if (working.spent_milliseconds() < 0 || working.spent_milliseconds() > duration_milliseconds_max) {
+        return refuse("work for ever");
+    }
+    return Working{.key = std::move(*key), .spent = std::chrono::milliseconds(working.spent_milliseconds())};
+}
+
 Decoded decode(const wire::Publication& publication, const Blob& body) {
     auto key = from_wire(*publication.key());
     if (!key || publication.spread() > wire::Spread::MAX) {
@@ -417,8 +459,8 @@ Decoded decode(const wire::Publication& publication, const Blob& body) {
         return tl::unexpected(WireError{"a wrong checksum of " + to_string(*key), std::move(key)});
     }
     auto content = decode_content(publication, body);
-    auto suspects = from_wire(publication.suspects());
-    if (!content || !suspects || !answers(*content, key->kind) ||
+    auto view = from_wire(publication.view());
+    if (!content || !view || !answers(*content, key->kind) ||
         publication.lifetime_milliseconds() > duration_milliseconds_max) {
         return tl::unexpected(WireError{"a malformed " + to_string(*key), std::move(key)});
     }
@@ -433,7 +475,7 @@ Decoded decode(const wire::Publication& publication, const Blob& body) {
                        .sequence = publication.sequence(),
                        .lane = publication.bulk() ? Lane::bulk : Lane::eager,
                        .object = make_object(std::move(*content), lifetime),
-                       .suspects = std::move(*suspects)};
+                       .view = std::move(*view)};
 }
 
 Decoded decode(const wire::Call& call, const Blob&) {
@@ -510,6 +552,8 @@ tl::expected<Message, WireError> decode(const Frame& frame) {
             return decode(*header->content_as_Publication(), frame.body);
         case wire::Content::Decline:
             return decode(*header->content_as_Decline(), frame.body);
+        case wire::Content::Working:
+            return decode(*header->content_as_Working(), frame.body);
         case wire::Content::Call:
             return decode(*header->content_as_Call(), frame.body);
         case wire::Content::Answer:

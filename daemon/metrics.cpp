@@ -53,6 +53,8 @@ std::vector<MetricRow> make_table() {
         {"fabric", "duplicates", counter, "messages", "Objects received that brought nothing new"},
         {"fabric", "retries", counter, "messages", "Requests for an object sent again"},
         {"fabric", "got_back", counter, "objects", "Evicted objects that their reader got from another node"},
+        {"fabric", "handed_on", counter, "messages",
+         "Requests to another node to read what this one cannot, or is slow to"},
         {"fabric", "passed_over", counter, "messages",
          "Objects not sent to a node that is slow to take them"},
         {"fabric", "unshared_reads", counter, "reads", "Reads of files that no other node reads"},

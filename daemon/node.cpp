@@ -36,7 +36,6 @@ constexpr milliseconds flush_time_max_alone{300};
 constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
 constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout, for a node that could not start
 constexpr std::uint64_t top_paths_of_job_max = 50000;  // that all nodes together report
-constexpr milliseconds degraded_for{60000};            // after a direct read
 // Between two looks whether a mirror is used whose daemon was lost: then it may be that nobody will stop it.
 constexpr milliseconds unused_time{3600000};
 constexpr milliseconds unused_time_without_launcher{15000};
@@ -438,15 +437,8 @@ const char* Node::state() {
     if (stop_reason_ != StopReason::none) {
         return "stopping";
     }
-    if (succession_) {
-        return "degraded";  // it reads by itself
-    }
-    const auto now = std::chrono::steady_clock::now();
-    if (const auto fallbacks = loop_.mover_counters().direct_reads; fallbacks != fallbacks_seen_) {
-        fallbacks_seen_ = fallbacks;
-        last_fallback_ = now;
-    }
-    return last_fallback_ && now - *last_fallback_ < degraded_for ? "degraded" : "serving";
+    // A successor reads by itself.
+    return succession_ || loop_.is_degraded() ? "degraded" : "serving";
 }
 
 json Node::answer_status() {
@@ -458,6 +450,8 @@ json Node::answer_status() {
             {"uptime_seconds", uptime.count()},
             {"reader", std::find(readers.begin(), readers.end(), fabric_->self()) != readers.end()},
             {"pid", ::getpid()},
+            {"epoch", loop_.membership().epoch()},
+            {"alive", loop_.membership().alive().size()},
             {"reads", session_ != nullptr && session_->passes_through() ? "passthrough" : "daemon"},
             {"trees", trees_.roots()},
             {"error", start_error_}};

@@ -126,8 +126,6 @@ class Node {
     bool leaving_ = false;
     bool outlived_ = false;  // the mount is to outlive this process
     std::uint64_t requests_seen_ = 0;
-    std::uint64_t fallbacks_seen_ = 0;
-    std::optional<TimePoint> last_fallback_;
 
     MadeDirectories made_;
     std::optional<Instance> instance_;

@@ -50,6 +50,7 @@ json fabric_group(const NodeCounts& counts) {
             {"duplicates", counts.mover.duplicates},
             {"retries", counts.mover.retries},
             {"got_back", counts.mover.got_back},
+            {"handed_on", counts.mover.handed_on},
             {"passed_over", counts.mover.passed_over},
             {"unshared_reads", counts.mover.unshared_reads}};
 }

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "collectives/verify.hpp"
 #include "collectives/wire.hpp"
@@ -18,6 +19,14 @@ TimePoint now() {
 
 // By default the kernel may lengthen each pause by 50 us, which is more than the shortest of them.
 constexpr unsigned long timer_slack_ns = 1000;
+
+constexpr std::chrono::seconds degraded_for{60};  // after a direct read
+
+FailureDetector::Options detector_options(FailureDetector::Options options, const Fabric& fabric) {
+    options.self = fabric.self();
+    options.nodes = fabric.size();
+    return options;
+}
 
 template <typename... Ts>
 struct Overloaded : Ts... {
@@ -38,7 +47,7 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
                    .readers = options_.readers}),
       mover_(options_.mover, around_.trees, membership_, *this),
       roll_call_(membership_, *this),
-      failure_detector_(options_.failure_detector),
+      failure_detector_(detector_options(options_.failure_detector, around_.fabric)),
       pacer_(options_.pacer),
       compressor_(options_.compression),
       pool_(options_.pool) {}
@@ -141,29 +150,32 @@ void ProgressLoop::lose(const std::vector<LostNode>& nodes) {
     }
 }
 
-// What another node suspects.
-void ProgressLoop::heed(Rank from, const Suspects& suspects, TimePoint time) {
-    std::vector<LostNode> lost;
-    for (const auto& [rank, silence] : suspects) {
-        const TimePoint since = time - silence;
-        if (rank == membership_.self()) {
-            send({&from, 1}, Pong{});
-        } else if (membership_.is_alive(rank) && !failure_detector_.was_heard_since(rank, since)) {
-            lost.push_back({.rank = rank, .silent_since = since});
-        }
+// What another node holds of its peers.
+void ProgressLoop::heed(Rank from, const View& view, TimePoint time) {
+    membership_.note_epoch(view.epoch);
+    const auto is_self = [this](const Sighting& suspect) { return suspect.rank == membership_.self(); };
+    if (std::any_of(view.suspects.begin(), view.suspects.end(), is_self)) {
+        send({&from, 1}, Pong{});
     }
-    lose(lost);
+    for (const auto& [rank, heard, epoch] : FailureDetector::returned(view, membership_, time)) {
+        regain(rank, heard, time);
+    }
+    lose(failure_detector_.lost(view, membership_, time));
+}
+
+void ProgressLoop::regain(Rank rank, TimePoint heard, TimePoint time) {
+    if (membership_.is_alive(rank)) {
+        return;
+    }
+    mover_.peer_regained(rank, heard, time);
+    if (membership_.is_alive(rank)) {
+        spdlog::warn("node {} is back", rank.value);
+    }
 }
 
 void ProgressLoop::heard(Rank from, TimePoint time) {
     failure_detector_.heard(from, time);
-    if (membership_.is_alive(from)) {
-        return;
-    }
-    mover_.peer_regained(from, time);
-    if (membership_.is_alive(from)) {
-        spdlog::warn("node {} is back", from.value);
-    }
+    regain(from, time, time);
 }
 
 void ProgressLoop::look_after_peers(TimePoint time) {
@@ -184,6 +196,20 @@ void ProgressLoop::warn_of_strangers() {
     }
 }
 
+void ProgressLoop::look_after_itself(TimePoint time) {
+    if (const auto direct_reads = mover_.counters().direct_reads; direct_reads != direct_reads_seen_) {
+        direct_reads_seen_ = direct_reads;
+        last_direct_read_ = time;
+        if (!std::exchange(degraded_, true)) {
+            spdlog::warn(
+                "degraded: objects do not come in time, and are read from the filesystem out of turn");
+        }
+    } else if (degraded_ && time - last_direct_read_ >= degraded_for) {
+        degraded_ = false;
+        spdlog::info("not degraded any more: no object has been read out of turn for a minute");
+    }
+}
+
 void ProgressLoop::receive(Rank from, const Frame& frame) {
     const auto message = decode(frame).and_then([this](Message decoded) {
         return verified(std::move(decoded), {.nodes = around_.fabric.size(), .trees = around_.trees});
@@ -199,14 +225,15 @@ void ProgressLoop::receive(Rank from, const Frame& frame) {
     const TimePoint time = now();
     heard(from, time);
     std::visit(Overloaded{[&](const Interest& interest) {
-                              heed(from, interest.suspects, time);
+                              heed(from, interest.view, time);
                               mover_.receive(from, interest, time);
                           },
                           [&](const Publication& publication) {
-                              heed(from, publication.suspects, time);
+                              heed(from, publication.view, time);
                               mover_.receive(from, publication, time);
                           },
                           [&](const Decline& decline) { mover_.receive(from, decline, time); },
+                          [&](const Working& working) { mover_.receive(from, working, time); },
                           [&](const Call& call) { roll_call_.receive(from, call, time); },
                           [&](const Answer& answer) { roll_call_.receive(from, answer, time); },
                           [&](const Ping&) {
@@ -227,6 +254,7 @@ void ProgressLoop::run_due() {
     if (time >= next_look_) {
         look_after_peers(time);
         warn_of_strangers();
+        look_after_itself(time);
         next_look_ = time + failure_detector_.options().interval;
     }
     while (!tasks_.empty() && tasks_.begin()->first <= time) {

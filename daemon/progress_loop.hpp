@@ -72,6 +72,8 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
               std::function<void(const Parts&)> done, Call::Silence silence = Call::Silence::is_suspicious);
     void at(TimePoint due, Task task);
+    // It has read the backing filesystem out of turn within the last minute.
+    bool is_degraded() const { return degraded_; }
     // This node is not to be counted on any more, whatever it may still say.
     void lose_for_good(Rank rank);
 
@@ -110,7 +112,9 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     void heard(Rank from, TimePoint now);
     void look_after_peers(TimePoint now);
     void warn_of_strangers();
-    void heed(Rank from, const Suspects& suspects, TimePoint time);
+    void look_after_itself(TimePoint now);
+    void heed(Rank from, const View& view, TimePoint time);
+    void regain(Rank rank, TimePoint heard, TimePoint time);
     void lose(const std::vector<LostNode>& nodes);
     bool poll_fabric();
     void start_reads();
@@ -130,6 +134,9 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     RollCall roll_call_;
     FailureDetector failure_detector_;
     TimePoint next_look_;
+    bool degraded_ = false;
+    std::uint64_t direct_reads_seen_ = 0;
+    TimePoint last_direct_read_;
     Pacer pacer_;
     CoreGauge cores_;
     std::map<std::uint64_t, std::function<void(const Parts&)>> callers_;

@@ -112,19 +112,21 @@ std::vector<Message> messages() {
         publication_of({ObjectKind::listing, "/"}, make_object(Listing({}, Listing::Detail::names_only)));
     suspicious.spread = Publication::Spread::asked;
     suspicious.lane = Lane::bulk;
-    suspicious.suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}};
+    suspicious.view = {
+        .epoch = 7, .suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}}, .returned = {{Rank{3}, 1s}}};
     return {
         Interest{.key = {ObjectKind::listing, "/lus/sw"}},
         Interest{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 0x1234567890},
                  .seen = {5, 6},
                  .attempt = 1,
                  .hops = 2,
-                 .suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}},
+                 .view = {.epoch = 7, .suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}}},
                  .scope = Interest::Scope::at_hand,
                  .origin = Rank{9},
                  .wanted = Interest::Wanted::by_several},
         Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}, .reason = Decline::Reason::unshared},
         Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
+        Working{.key = {ObjectKind::listing, "/lus/sw"}, .spent = 1500ms},
         publication_of({ObjectKind::listing, "/lus/sw"}, listing(Listing::Detail::attributes)),
         publication_of({ObjectKind::batch, "/lus/huge", 2}, listing(Listing::Detail::names_only)),
         publication_of({ObjectKind::entry, "/lus/absent"},

@@ -103,7 +103,7 @@ bool equal(const Publication& a, const Publication& b) {
         }
     };
     return a.key == b.key && a.root == b.root && a.spread == b.spread && a.serial == b.serial &&
-           a.sequence == b.sequence && a.lane == b.lane && a.suspects == b.suspects &&
+           a.sequence == b.sequence && a.lane == b.lane && a.view == b.view &&
            a.object->lifetime == b.object->lifetime &&
            std::visit(contents_equal, a.object->content, b.object->content);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "cache/codec.hpp"
 #include "cache/path.hpp"
 
 namespace copper::sim {
@@ -16,7 +17,8 @@ std::uint64_t size_of(const std::string& path, std::uint64_t version, std::uint3
 }
 
 std::byte byte_at(std::uint64_t seed, std::uint64_t offset) {
-    return static_cast<std::byte>((seed + offset * 2654435761U) >> 11U);
+    // Runs of equal bytes, so that they can be coded.
+    return static_cast<std::byte>((seed + (offset >> 4U) * 2654435761U) >> 11U);
 }
 
 std::uint64_t content_seed(const std::string& path, const Attributes& attributes) {
@@ -97,12 +99,15 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key) const {
 }
 
 bool SimulatedStore::is_intact(const std::string& path, std::uint32_t index, const Extent& extent) {
-    if (extent.blob.size != bytes_in_extent(extent.attributes, index)) {
+    const std::uint64_t size = bytes_in_extent(extent.attributes, index);
+    static const auto memory = ExtentMemory::make();
+    const auto plain = read_plain(extent, 0, extent.plain_bytes, *memory);
+    if (extent.plain_bytes != size || !plain || plain->bytes.size() != size) {
         return false;
     }
     const std::uint64_t seed = content_seed(path, extent.attributes);
-    for (std::uint64_t i = 0; i < extent.blob.size; ++i) {
-        if (extent.blob.data[static_cast<std::ptrdiff_t>(i)] != byte_at(seed, index * extent_bytes + i)) {
+    for (std::uint64_t i = 0; i < size; ++i) {
+        if (plain->bytes[i] != byte_at(seed, index * extent_bytes + i)) {
             return false;
         }
     }

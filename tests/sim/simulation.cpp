@@ -1,11 +1,13 @@
 #include "tests/sim/simulation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <sstream>
 #include <tuple>
 #include <utility>
 
+#include "cache/codec.hpp"
 #include "cache/path.hpp"
 #include "collectives/verify.hpp"
 
@@ -24,18 +26,18 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t what) {
 
 class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
   public:
-    Node(Simulation& simulation, Rank self)
+    Node(Simulation& simulation, Rank self, std::uint32_t incarnation = 0)
         : simulation_(simulation),
-          cache_({.budget_bytes = simulation.scenario_.cache_budget_bytes,
-                  .clock = [&simulation] { return simulation.now_; }},
+          cache_({.budget_bytes = simulation.scenario_.cache_budget_bytes, .clock = [this] { return now(); }},
                  [this](const ObjectKey& key) { want(key); }),
           membership_({.size = simulation.scenario_.nodes,
                        .self = self,
                        .arity = simulation.scenario_.arity,
                        .readers = simulation.scenario_.readers}),
-          mover_({.deadline = simulation.scenario_.deadline}, simulation.trees_, membership_, *this),
+          mover_({.deadline = simulation.scenario_.deadline, .incarnation = incarnation}, simulation.trees_,
+                 membership_, *this),
           roll_call_(membership_, *this),
-          failure_detector_({}) {}
+          failure_detector_({.self = self, .nodes = simulation.scenario_.nodes}) {}
 
     bool alive() const { return alive_; }
     Mover& mover() { return mover_; }
@@ -52,12 +54,18 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
 
     void crash() { alive_ = false; }
 
+    void jump_clock(microseconds forwards) {
+        ahead_ += forwards;
+        next_tick_.reset();
+        tick_when_due();
+    }
+
     // It does nothing until then, and then what it should have done.
     void pause(TimePoint until) { paused_until_ = std::max(paused_until_, until); }
 
     void lose(const std::vector<LostNode>& nodes) {
         if (alive_ && !nodes.empty()) {
-            mover_.peers_lost(nodes, simulation_.now_);
+            mover_.peers_lost(nodes, now());
             for (const LostNode& node : nodes) {
                 roll_call_.peer_lost(node.rank);
             }
@@ -85,16 +93,16 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
             wrong("of what a node sent was refused: " + sound.error().reason);
             return;
         }
-        failure_detector_.heard(from, simulation_.now_);
+        failure_detector_.heard(from, now());
         if (!membership_.is_alive(from)) {
-            mover_.peer_regained(from, simulation_.now_);
+            mover_.peer_regained(from, now(), now());
         }
         std::visit([this, from](const auto& content) { dispatch(from, content); }, *message);
         tick_when_due();
     }
 
     void call() {
-        roll_call_.call("status", "", simulation_.scenario_.deadline, simulation_.now_);
+        roll_call_.call("status", "", simulation_.scenario_.deadline, now());
         tick_when_due();
     }
 
@@ -102,6 +110,7 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     void send(std::span<const Rank> to, const Message& message) override {
         const Frame frame = encode(message);
         for (const Rank rank : to) {
+            simulation_.count(membership_.self(), rank, message);
             simulation_.transmit(membership_.self(), rank, frame);
         }
     }
@@ -114,9 +123,15 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{membership_.self(), to}]; }
     void read(const ObjectKey& key) override {
         ++simulation_.report_.reads[key];
-        simulation_.after(simulation_.random_delay(simulation_.scenario_.read_delay_max), [this, key] {
+        const Scenario& scenario = simulation_.scenario_;
+        const Rank self = membership_.self();
+        if (simulation_.readers_lost_ < scenario.readers_lost) {
+            ++simulation_.readers_lost_;
+            simulation_.after(simulation_.random_delay(scenario.read_delay_max), [this] { crash(); });
+        }
+        simulation_.at(simulation_.end_of_read(self), [this, key] {
             if (alive_) {
-                mover_.read_done(key, simulation_.store_.read(key), simulation_.now_);
+                mover_.read_done(key, read_store(key), now());
                 tick_when_due();
             }
         });
@@ -136,47 +151,79 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     }
 
   private:
+    TimePoint now() const { return simulation_.now_ + ahead_; }
+
     void dispatch(Rank from, const Interest& interest) {
-        heed(from, interest.suspects);
-        mover_.receive(from, interest, simulation_.now_);
+        heed(from, interest.view);
+        mover_.receive(from, interest, now());
     }
     void dispatch(Rank from, const Publication& publication) {
-        heed(from, publication.suspects);
-        mover_.receive(from, publication, simulation_.now_);
+        heed(from, publication.view);
+        mover_.receive(from, publication, now());
     }
-    void dispatch(Rank from, const Decline& decline) { mover_.receive(from, decline, simulation_.now_); }
-    void dispatch(Rank from, const Call& call) { roll_call_.receive(from, call, simulation_.now_); }
-    void dispatch(Rank from, const Answer& answer) { roll_call_.receive(from, answer, simulation_.now_); }
+    void dispatch(Rank from, const Decline& decline) { mover_.receive(from, decline, now()); }
+    void dispatch(Rank from, const Working& working) { mover_.receive(from, working, now()); }
+    void dispatch(Rank from, const Call& call) { roll_call_.receive(from, call, now()); }
+    void dispatch(Rank from, const Answer& answer) { roll_call_.receive(from, answer, now()); }
     void dispatch(Rank from, const Ping&) { send({&from, 1}, Pong{}); }
     void dispatch(Rank, const Pong&) {}
 
-    void heed(Rank from, const Suspects& suspects) {
-        std::vector<LostNode> lost;
-        for (const auto& [rank, silence] : suspects) {
-            const TimePoint since = simulation_.now_ - silence;
-            if (rank == membership_.self()) {
-                send({&from, 1}, Pong{});
-            } else if (membership_.is_alive(rank) && !failure_detector_.was_heard_since(rank, since)) {
-                lost.push_back({.rank = rank, .silent_since = since});
-            }
+    void heed(Rank from, const View& view) {
+        membership_.note_epoch(view.epoch);
+        const auto is_self = [this](const Sighting& suspect) { return suspect.rank == membership_.self(); };
+        if (std::any_of(view.suspects.begin(), view.suspects.end(), is_self)) {
+            send({&from, 1}, Pong{});
         }
-        lose(lost);
+        for (const auto& [rank, heard, epoch] : FailureDetector::returned(view, membership_, now())) {
+            mover_.peer_regained(rank, heard, now());
+        }
+        lose(failure_detector_.lost(view, membership_, now()));
     }
 
     void look_after_peers() {
         std::set<Rank> awaited = mover_.awaited();
         awaited.merge(roll_call_.awaited());
-        const auto verdict = failure_detector_.look(awaited, membership_.suspects(), simulation_.now_);
+        const auto verdict = failure_detector_.look(awaited, membership_.suspects(), now());
         send(verdict.to_ping, Ping{});
         lose(verdict.lost);
-        next_look_ = simulation_.now_ + failure_detector_.options().interval;
+        next_look_ = now() + failure_detector_.options().interval;
+    }
+
+    ObjectPtr coded(const ObjectPtr& object) {
+        const Extent* extent = object->extent();
+        if (simulation_.scenario_.extents == Scenario::Extents::plain || extent == nullptr) {
+            return object;
+        }
+        const auto blob = lz4_coded(extent->blob.span());
+        if (!blob) {
+            return object;
+        }
+        ++simulation_.report_.coded;
+        return make_object(Extent{.attributes = extent->attributes,
+                                  .blob = *blob,
+                                  .coding = Coding::lz4,
+                                  .plain_bytes = extent->plain_bytes},
+                           object->lifetime);
+    }
+
+    // A mount that has gone answers one thing or another.
+    ObjectPtr read_store(const ObjectKey& key) {
+        if (membership_.self().value >= simulation_.scenario_.broken_mounts) {
+            return coded(simulation_.store_.read(key));
+        }
+        if (key.path == SimulatedStore::root()) {
+            return make_object(Listing({}, Listing::Detail::attributes));
+        }
+        constexpr std::array errors = {std::errc::io_error, std::errc::not_connected,
+                                       std::errc::no_such_file_or_directory};
+        return make_error(errors.at(hash_of(key) % errors.size()));
     }
 
     // A cache miss reaches the Mover as an event of its own, as it does in the daemon.
     void want(const ObjectKey& key) {
         simulation_.after(simulation_.random_delay(microseconds(20)), [this, key] {
             if (alive_) {
-                mover_.want(key, simulation_.now_);
+                mover_.want(key, now());
                 tick_when_due();
             }
         });
@@ -187,8 +234,8 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         const auto look = waits ? std::optional(next_look_) : std::nullopt;
         for (const auto due : {mover_.next_deadline(), roll_call_.next_deadline(), look}) {
             if (due && (!next_tick_ || *due < *next_tick_)) {
-                next_tick_ = std::max(*due, simulation_.now_);
-                simulation_.at(*next_tick_, [this] { tick(); });
+                next_tick_ = std::max(*due, now());
+                simulation_.at(*next_tick_ - ahead_, [this] { tick(); });
             }
         }
     }
@@ -201,12 +248,12 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
             simulation_.at(paused_until_, [this] { tick(); });
             return;
         }
-        if (next_tick_ && *next_tick_ <= simulation_.now_) {
+        if (next_tick_ && *next_tick_ <= now()) {
             next_tick_.reset();
         }
-        mover_.tick(simulation_.now_);
-        roll_call_.tick(simulation_.now_);
-        if (simulation_.now_ >= next_look_) {
+        mover_.tick(now());
+        roll_call_.tick(now());
+        if (now() >= next_look_) {
             look_after_peers();
         }
         tick_when_due();
@@ -293,12 +340,17 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     TimePoint next_look_{};
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
+    microseconds ahead_{0};  // of its clock
 };
 
 // ---- the world
 
 Simulation::Simulation(const Scenario& scenario)
-    : scenario_(scenario), random_(scenario.seed), store_(scenario.store), trees_({SimulatedStore::root()}) {
+    : scenario_(scenario),
+      random_(scenario.seed),
+      store_(scenario.store),
+      trees_({SimulatedStore::root()}),
+      membership_this_second_(scenario.nodes) {
     for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
         nodes_.push_back(std::make_unique<Node>(*this, Rank{rank}));
     }
@@ -318,6 +370,33 @@ bool Simulation::chance(double probability) {
     return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
 }
 
+TimePoint Simulation::end_of_read(Rank reader) {
+    const bool is_slow = reader.value < scenario_.slow_disks;
+    const TimePoint end = now_ + random_delay(scenario_.read_delay_max) +
+                          (is_slow ? scenario_.slow_disk_delay : microseconds(0));
+    const TimePoint stalled = TimePoint{} + scenario_.stall_begin;
+    return end < stalled ? end : std::max(end, stalled + scenario_.stall);
+}
+
+void Simulation::count(Rank from, Rank to, const Message& message) {
+    if (std::holds_alternative<Working>(message)) {
+        ++report_.working_messages;
+    }
+    if (!std::holds_alternative<Ping>(message) && !std::holds_alternative<Pong>(message)) {
+        return;
+    }
+    ++report_.membership_messages;
+    const auto second = std::chrono::floor<std::chrono::seconds>(now_.time_since_epoch()).count();
+    if (second != this_second_) {
+        this_second_ = second;
+        membership_this_second_.assign(nodes_.size(), 0);
+    }
+    for (const Rank rank : {from, to}) {
+        report_.membership_per_second_max =
+            std::max(report_.membership_per_second_max, ++membership_this_second_[rank.value]);
+    }
+}
+
 void Simulation::note(std::uint64_t what) {
     report_.trace =
         mixed(mixed(report_.trace, what), static_cast<std::uint64_t>(now_.time_since_epoch().count()));
@@ -328,7 +407,8 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     report_.bytes += frame.header.size + frame.body.size;
     note((std::uint64_t{from.value} << 32U) | to.value);
     note(frame.header.size + frame.body.size);
-    if (chance(scenario_.loss)) {
+    const bool divided = now_ < divided_until_ && side_[from.value] != side_[to.value];
+    if (divided || chance(scenario_.loss)) {
         return;
     }
     Frame arriving = frame;
@@ -349,6 +429,10 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
         backlog_[{from, to}] -= bytes;
         nodes_[to.value]->receive(from, arriving);
     });
+    if (chance(scenario_.duplication)) {
+        at(last + random_delay(scenario_.message_delay_max),
+           [this, from, to, arriving] { nodes_[to.value]->receive(from, arriving); });
+    }
 }
 
 void Simulation::crash(Rank rank, bool noticed) {
@@ -361,6 +445,21 @@ void Simulation::crash(Rank rank, bool noticed) {
     }
 }
 
+void Simulation::restart(Rank rank) {
+    ended_.push_back(std::exchange(nodes_[rank.value], std::make_unique<Node>(*this, rank, 1)));
+    nodes_[rank.value]->start_clients();
+}
+
+void Simulation::divide() {
+    const bool in_halves = random_() % 2 == 0;
+    const std::size_t alone = random_() % nodes_.size();
+    side_.assign(nodes_.size(), false);
+    for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
+        side_[rank] = in_halves ? random_() % 2 == 0 : rank == alone;
+    }
+    divided_until_ = now_ + random_delay(scenario_.partition_max);
+}
+
 void Simulation::schedule_faults() {
     const microseconds busy_time = (scenario_.read_delay_max + scenario_.message_delay_max) * 20;
     std::vector<std::uint32_t> victims(scenario_.nodes);
@@ -369,12 +468,26 @@ void Simulation::schedule_faults() {
     }
     for (std::uint32_t i = 0; i < scenario_.crashes; ++i) {
         std::swap(victims[i], victims[i + random_() % (victims.size() - i)]);
-        after(random_delay(busy_time), [this, rank = Rank{victims[i]},
-                                        noticed = i < scenario_.crashes_noticed] { crash(rank, noticed); });
+        after(random_delay(busy_time),
+              [this, rank = Rank{victims[i]}, noticed = i < scenario_.crashes_noticed,
+               restarts = i < scenario_.restarts] {
+                  crash(rank, noticed);
+                  if (restarts) {
+                      after(random_delay(microseconds(1000000)), [this, rank] { restart(rank); });
+                  }
+              });
     }
     for (std::uint32_t i = 0; i < scenario_.pauses; ++i) {
         after(random_delay(busy_time),
               [this] { nodes_[random_() % nodes_.size()]->pause(now_ + random_delay(scenario_.pause_max)); });
+    }
+    for (std::uint32_t i = 0; i < scenario_.partitions; ++i) {
+        after(random_delay(busy_time), [this] { divide(); });
+    }
+    for (std::uint32_t i = 0; i < scenario_.clock_jumps; ++i) {
+        after(random_delay(busy_time), [this] {
+            nodes_[random_() % nodes_.size()]->jump_clock(random_delay(scenario_.clock_jump_max));
+        });
     }
     for (std::uint32_t i = 0; i < scenario_.file_changes; ++i) {
         after(random_delay(busy_time), [this] {
@@ -417,11 +530,15 @@ Report Simulation::run() {
         report_.got_back += counters.got_back;
         report_.unshared_reads += counters.unshared_reads;
         report_.duplicates += counters.duplicates;
+        report_.handed_on += counters.handed_on;
         if (node->alive()) {
             ++report_.live_nodes;
             report_.pending_left += node->mover().pending();
             report_.unfinished += node->active_clients();
         }
+    }
+    for (const auto& [key, count] : report_.reads) {
+        report_.most_reads_of_an_object = std::max(report_.most_reads_of_an_object, count);
     }
     note(report_.operations);
     return report_;
@@ -453,6 +570,23 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
         scenario.crashes = static_cast<std::uint32_t>(between(0, std::min<std::uint64_t>(nodes - 1, 4)));
         scenario.crashes_noticed = static_cast<std::uint32_t>(between(0, scenario.crashes));
         scenario.pauses = static_cast<std::uint32_t>(between(0, 2));
+        scenario.restarts = static_cast<std::uint32_t>(between(0, scenario.crashes));
+        if (between(0, 2) == 0) {
+            scenario.extents = Scenario::Extents::coded;
+        }
+        if (between(0, 4) == 0) {
+            scenario.slow_nodes = static_cast<std::uint32_t>(between(1, nodes));
+            scenario.slow_bytes_per_ms = between(1000, 100000);
+        }
+        scenario.duplication = between(0, 2) == 0 ? 0.05 : 0;
+        scenario.partitions = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, 2) : 0);
+        scenario.clock_jumps = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, 3) : 0);
+        scenario.slow_disks = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, nodes) : 0);
+        scenario.slow_disk_delay = microseconds(between(1, 1000000));
+        if (between(0, 2) == 0) {
+            scenario.stall_begin = microseconds(between(1, 100000));
+            scenario.stall = microseconds(between(1, 10000000));
+        }
         scenario.file_changes = static_cast<std::uint32_t>(between(0, 10));
         scenario.deadline = milliseconds(between(50, 2000));
         if (between(0, 3) == 0) {
@@ -470,8 +604,12 @@ std::string describe(const Scenario& s) {
          << s.store.file_bytes_max << " bytes, delays " << s.message_delay_max.count() << "/"
          << s.read_delay_max.count() << " us, deadline " << s.deadline.count() << " ms, loss " << s.loss
          << ", corruption " << s.corruption << ", crashes " << s.crashes << " (" << s.crashes_noticed
-         << " noticed), pauses " << s.pauses << ", changes " << s.file_changes << ", budget "
-         << s.cache_budget_bytes;
+         << " noticed, " << s.restarts << " restart), pauses " << s.pauses << ", partitions " << s.partitions
+         << ", clock jumps " << s.clock_jumps << ", duplication " << s.duplication << ", slow disks "
+         << s.slow_disks << " (" << s.slow_disk_delay.count() << " us), stall " << s.stall_begin.count()
+         << "+" << s.stall.count() << (s.extents == Scenario::Extents::coded ? " us, coded" : " us")
+         << ", slow nodes " << s.slow_nodes << " (" << s.slow_bytes_per_ms << " bytes/ms), changes "
+         << s.file_changes << ", budget " << s.cache_budget_bytes;
     return text.str();
 }
 

@@ -40,18 +40,32 @@ struct Scenario {
     milliseconds deadline{10000};
     enum class Reads { anything, own_files };  // own_files: each node one file of its own, in order
     Reads reads = Reads::anything;
+    enum class Extents { plain, coded };
+    Extents extents = Extents::plain;  // coded: as LZ4, those that shrink
     StoreShape store = {};
     // The network and the backing filesystem: uniform delays, from almost nothing to these.
     microseconds message_delay_max{500};
     microseconds read_delay_max{2000};
     // Faults.
-    double loss = 0;        // of each frame sent
-    double corruption = 0;  // of each frame sent: one bit flips
+    double loss = 0;               // of each frame sent
+    double corruption = 0;         // of each frame sent: one bit flips
+    double duplication = 0;        // of each frame sent: it arrives twice
+    std::uint32_t partitions = 0;  // between two halves, or of one node
+    microseconds partition_max{2000000};
+    std::uint32_t clock_jumps = 0;  // of a node's clock, forwards
+    microseconds clock_jump_max{5000000};
     std::uint32_t crashes = 0;
+    std::uint32_t restarts = 0;  // of the crashed nodes, after a while, with nothing left but their rank
     std::uint32_t crashes_noticed = 0;  // of them: the others are told, each at a time of its own
     std::uint32_t pauses = 0;           // of a node, which then goes on
     microseconds pause_max{3000000};
     std::uint32_t file_changes = 0;
+    microseconds stall_begin{0};      // the backing filesystem answers nobody from then on
+    microseconds stall{0};            // for so long
+    std::uint32_t readers_lost = 0;   // of the trees, the first ones: each crashes in the middle of a read
+    std::uint32_t broken_mounts = 0;  // nodes, the first ones, on which the backing filesystem is not there
+    std::uint32_t slow_disks = 0;     // nodes, the first ones, whose reads take so much longer
+    microseconds slow_disk_delay{0};
     std::uint32_t slow_nodes = 0;  // the first ones: each link to them carries so much
     std::uint64_t slow_bytes_per_ms = 0;
 };
@@ -72,7 +86,13 @@ struct Report {
     std::uint64_t got_back = 0;
     std::uint64_t unshared_reads = 0;
     std::uint64_t duplicates = 0;
+    std::uint64_t handed_on = 0;
+    std::uint64_t coded = 0;  // extents read so
     std::uint64_t messages = 0;
+    std::uint64_t membership_messages = 0;  // pings and their answers
+    std::uint64_t working_messages = 0;
+    std::uint64_t membership_per_second_max = 0;  // of these: sent and received by any node in any second
+    std::uint64_t most_reads_of_an_object = 0;
     std::uint64_t bytes = 0;
     std::uint64_t pending_left = 0;            // Mover entries of live nodes at the end
     std::map<ObjectKey, std::uint64_t> reads;  // by all nodes
@@ -103,8 +123,13 @@ class Simulation {
     void after(microseconds delay, std::function<void()> happen) { at(now_ + delay, std::move(happen)); }
     microseconds random_delay(microseconds longest);
     bool chance(double probability);
+    // When a read that begins now ends.
+    TimePoint end_of_read(Rank reader);
+    void count(Rank from, Rank to, const Message& message);
     void transmit(Rank from, Rank to, const Frame& frame);
     void crash(Rank rank, bool noticed);
+    void restart(Rank rank);
+    void divide();
     void schedule_faults();
     void schedule_roll_calls();
     void note(std::uint64_t what);
@@ -117,8 +142,14 @@ class Simulation {
     SimulatedStore store_;
     Trees trees_;
     std::vector<std::unique_ptr<Node>> nodes_;
+    std::vector<std::unique_ptr<Node>> ended_;  // crashed ones that were restarted
+    std::vector<bool> side_;                    // of a partition, by node
+    TimePoint divided_until_{};
     std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;
     std::map<std::pair<Rank, Rank>, std::uint64_t> backlog_;  // bytes on their way
+    std::vector<std::uint64_t> membership_this_second_;       // by node
+    std::int64_t this_second_ = 0;
+    std::uint32_t readers_lost_ = 0;
     Report report_;
 };
 

@@ -166,16 +166,16 @@ TEST(Membership, SuspectsComeBackAndThoseGoneForGoodDoNot) {
     EXPECT_EQ(membership.suspects(), std::vector{Rank{3}});
     membership.lose({.rank = Rank{5}, .silent_since = TimePoint()});
     for (std::uint32_t rank = 3; rank < 6; ++rank) {
-        membership.regain(Rank{rank});
+        membership.regain(Rank{rank}, TimePoint{});
         EXPECT_EQ(membership.is_alive(Rank{rank}), rank == 3);
     }
-    membership.regain(Rank{77});
+    membership.regain(Rank{77}, TimePoint{});
     EXPECT_EQ(membership.alive().size(), alive.size() - 2);
 
     Membership other({.size = 10, .self = Rank{0}, .arity = 2, .readers = 4});
     other.lose({.rank = readers.back(), .silent_since = TimePoint()});
     EXPECT_NE(other.readers(), readers);
-    other.regain(readers.back());
+    other.regain(readers.back(), TimePoint{});
     EXPECT_EQ(other.alive(), alive);
     EXPECT_EQ(other.readers(), readers);
 }
@@ -242,6 +242,67 @@ TEST(Membership, NoMixOfViewsClosesARing) {
             ASSERT_EQ(parent.has_value(), root != self);
             ASSERT_TRUE(!parent || distance(*parent) < distance(self));
         }
+    }
+}
+
+TEST(Membership, EachChangeOfAViewHasALaterEpoch) {
+    Membership membership({.size = 8, .self = Rank{0}});
+    EXPECT_EQ(membership.epoch(), 0U);
+    const LostNode suspect{.rank = Rank{3}, .silent_since = TimePoint{}};
+    membership.lose(suspect);
+    membership.lose(suspect);
+    EXPECT_EQ(membership.epoch(), 1U);
+    membership.note_epoch(5);
+    membership.note_epoch(2);
+    EXPECT_EQ(membership.epoch(), 5U);
+    membership.regain(Rank{3}, TimePoint{});
+    membership.regain(Rank{4}, TimePoint{});
+    EXPECT_EQ(membership.epoch(), 6U);
+    EXPECT_EQ(membership.return_of(Rank{3})->epoch, 6U);
+    EXPECT_FALSE(membership.return_of(Rank{4}));
+    membership.lose(suspect);
+    EXPECT_FALSE(membership.return_of(Rank{3}));
+}
+
+TEST(Membership, AViewTellsWhoIsSuspectedAndWhoIsBackSinceWhen) {
+    using namespace std::chrono_literals;
+    Membership membership({.size = 100, .self = Rank{0}});
+    const TimePoint start{1h};
+    EXPECT_EQ(membership.view(start), View{});
+    for (std::uint32_t rank = 1; rank <= 70; ++rank) {
+        membership.lose({.rank = Rank{rank}, .silent_since = start});
+    }
+    membership.lose(Rank{80});
+    EXPECT_EQ(membership.view(start).suspects.size(), suspects_told_max);
+    EXPECT_EQ(membership.view(start + 2s).suspects.front(), (Sighting{Rank{70}, 2s}));
+    for (std::uint32_t rank = 1; rank <= 70; ++rank) {
+        membership.regain(Rank{rank}, start + 3s);
+    }
+    const View view = membership.view(start + 5s);
+    EXPECT_TRUE(view.suspects.empty()) << "80 is gone for good, which is nobody else's concern";
+    EXPECT_EQ(view.returned.size(), returned_told_max);
+    EXPECT_EQ(view.returned.front(), (Sighting{Rank{70}, 2s}));
+    EXPECT_EQ(view.epoch, 141U);
+    EXPECT_TRUE(membership.view(start + 63s).returned.empty());
+}
+
+// They follow each other as if those before had been lost one by one.
+TEST(Membership, TheNextReadersAreThoseThatWouldFollow) {
+    for (const std::size_t readers : {std::size_t{1}, std::size_t{4}, std::size_t{12}}) {
+        Membership membership({.size = 12, .self = Rank{5}, .arity = 2, .readers = readers});
+        for (int tree = 0; tree < 50; ++tree) {
+            const std::string path = "/app/" + std::to_string(tree);
+            const auto order = membership.readers_of(path, 3);
+            ASSERT_EQ(order.size(), 3U);
+            EXPECT_EQ(order[0], membership.reader_of(path));
+            if (order[0] == Rank{5}) {
+                continue;
+            }
+            Membership after({.size = 12, .self = Rank{5}, .arity = 2, .readers = readers});
+            after.lose(order[0]);
+            EXPECT_EQ(after.reader_of(path), order[1]);
+        }
+        EXPECT_EQ(membership.readers_of("/app", 100).size(), 12U);
     }
 }
 

@@ -303,25 +303,40 @@ TEST(Mover, TheObjectIsNotSentBackToWhereItCameFrom) {
     }
 }
 
-TEST(Mover, HalfWayItAsksAgainAndAtTheDeadlineItReadsByItself) {
-    Node node(at(listing_key, 3), {.deadline = 10s});
+// Lets time pass until then, in steps of a millisecond.
+void pass(Node& node, TimePoint from, TimePoint until) {
+    for (TimePoint now = from; now <= until; now += 1ms) {
+        node.mover.tick(now);
+    }
+}
+
+TEST(Mover, ItAsksTwoOtherWaysAndBeforeTheDeadlineReadsByItself) {
+    const Rank self = at(listing_key, 7);
+    Node node(self, {.deadline = 9s});
     node.mover.want(listing_key, start);
-    node.effects.sent.clear();
-    EXPECT_EQ(node.mover.next_deadline(), start + 5s);
-    node.mover.tick(start + 4999ms);
+    EXPECT_EQ(node.effects.take<Interest>().at(0).first, std::vector{at(listing_key, 3)});
+    EXPECT_EQ(node.mover.next_deadline(), start + 3s);
+    node.mover.tick(start + 2999ms);
     EXPECT_TRUE(node.effects.sent.empty());
 
-    node.mover.tick(start + 5s);
-    const auto interests = node.effects.take<Interest>();
+    node.mover.tick(start + 3s);
+    auto interests = node.effects.take<Interest>();
     ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)}) << "its grandparent";
     EXPECT_EQ(interests[0].second.attempt, 1U);
-    EXPECT_EQ(node.mover.counters().retries, 1U);
-    EXPECT_EQ(node.mover.next_deadline(), start + 10s);
 
-    node.mover.tick(start + 9999ms);
+    node.mover.tick(start + 6s);
+    interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    const Rank next_reader = node.membership.readers_of(listing_key.path, 2).at(1);
+    EXPECT_EQ(interests[0].first, std::vector{node.membership.parent(next_reader).value()});
+    EXPECT_EQ(interests[0].second.attempt, 2U);
+    EXPECT_EQ(node.mover.counters().retries, 2U);
+
+    node.mover.tick(start + 6749ms);
     EXPECT_TRUE(node.effects.reads.empty());
-    node.mover.receive(at(listing_key, 7), Interest{.key = listing_key}, start + 9999ms);
-    node.mover.tick(start + 10s);
+    node.mover.receive(at(listing_key, 8), Interest{.key = listing_key}, start + 6749ms);
+    pass(node, start + 6750ms, start + 9s);
     node.mover.tick(start + 60s);
     EXPECT_EQ(node.effects.reads, std::vector{listing_key});
     EXPECT_EQ(node.mover.counters().direct_reads, 1U);
@@ -331,34 +346,148 @@ TEST(Mover, HalfWayItAsksAgainAndAtTheDeadlineItReadsByItself) {
     node.mover.read_done(listing_key, small_object(), start + 60s);
     const auto publications = node.effects.take<Publication>();
     ASSERT_EQ(publications.size(), 1U);
-    EXPECT_EQ(publications[0].first, std::vector{at(listing_key, 7)});
+    EXPECT_EQ(publications[0].first, std::vector{at(listing_key, 8)});
     EXPECT_EQ(publications[0].second.spread, Publication::Spread::asked);
     EXPECT_EQ(node.effects.delivered.size(), 1U);
     EXPECT_EQ(node.mover.pending(), 0U);
     EXPECT_FALSE(node.mover.next_deadline());
 }
 
-TEST(Mover, WhatOnlyOthersWantIsDroppedAtTheDeadline) {
-    Node node(at(listing_key, 1), {.deadline = 10s});
+// When each node of a path turns to the filesystem, if it hears nothing.
+TEST(Mover, NodesNearTheReaderTurnToTheFilesystemFirst) {
+    std::vector<TimePoint> begun;
+    for (const std::uint32_t position : {1U, 3U, 7U}) {
+        Node node(at(listing_key, position), {.deadline = 8s});
+        node.mover.want(listing_key, start);
+        TimePoint now = start;
+        while (node.effects.reads.empty()) {
+            node.mover.tick(now += 1ms);
+        }
+        begun.push_back(now);
+    }
+    EXPECT_GE(begun[0], start + 6s + 125ms);
+    EXPECT_GE(begun[1], begun[0]);
+    EXPECT_GE(begun[1], start + 6s + 250ms);
+    EXPECT_GE(begun[2], start + 6s + 375ms);
+    EXPECT_LE(begun[2], start + 6s + 500ms);
+}
+
+// ... and those below need not then: they are told.
+TEST(Mover, WhoReadsDirectlyTellsThoseWhoAskedIt) {
+    Node node(at(listing_key, 1), {.deadline = 8s});
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.tick(start + 5s);
+    node.mover.want(listing_key, start);
+    pass(node, start, start + 8s);
+    ASSERT_EQ(node.effects.reads.size(), 1U);
+    const auto words = node.effects.take<Working>();
+    ASSERT_FALSE(words.empty());
+    EXPECT_EQ(words[0].first, std::vector{at(listing_key, 3)});
+}
+
+TEST(Mover, DirectReadsAreFewAtATime) {
+    Node node(at(listing_key, 3), {.deadline = 9s, .direct_reads_max = 2});
+    const auto key = [](int i) { return ObjectKey{ObjectKind::listing, "/app/" + std::to_string(i)}; };
+    int wanted = 0;
+    for (int i = 0; wanted < 5; ++i) {
+        if (node.reader(key(i)) != node.membership.self()) {
+            node.mover.want(key(i), start);
+            ++wanted;
+        }
+    }
+    pass(node, start, start + 10s);
+    ASSERT_EQ(node.effects.reads.size(), 2U);
+    node.mover.read_done(node.effects.reads[0], small_object(), start + 11s);
+    EXPECT_EQ(node.effects.reads.size(), 3U);
+    // A filesystem that hangs does not make those wait for ever that may want something of another one.
+    pass(node, start + 17s, start + 18s);
+    EXPECT_EQ(node.effects.reads.size(), 5U);
+    EXPECT_EQ(node.mover.counters().direct_reads, 5U);
+}
+
+TEST(Mover, WhoReadsSaysSoFourTimesADeadline) {
+    Node reader(reader_of(listing_key), {.deadline = 8s});
+    reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+    std::chrono::milliseconds spent(-1);
+    for (int i = 1; i <= 30; ++i) {
+        reader.mover.tick(start + i * 2s - 1ms);
+        EXPECT_TRUE(reader.effects.take<Working>().empty());
+        reader.mover.tick(start + i * 2s);
+        const auto words = reader.effects.take<Working>();
+        ASSERT_EQ(words.size(), 1U);
+        EXPECT_EQ(words[0].first, std::vector{at(listing_key, 1)});
+        EXPECT_GT(words[0].second.spent, spent);
+        spent = words[0].second.spent;
+    }
+    // Who has waited in vain is told at once.
+    reader.mover.receive(at(listing_key, 4), Interest{.key = listing_key, .attempt = 1}, start + 61s);
+    const auto words = reader.effects.take<Working>();
+    ASSERT_EQ(words.size(), 1U);
+    EXPECT_EQ(words[0].first, std::vector{at(listing_key, 4)});
+    EXPECT_EQ(reader.effects.reads.size(), 1U);
+}
+
+TEST(Mover, WordOfWorkPutsTheDeadlineOffAndIsPassedOn) {
+    Node node(at(listing_key, 1), {.deadline = 9s, .deadlines_max = 4});
+    node.mover.want(listing_key, start);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.effects.sent.clear();
+    TimePoint now = start;
+    for (int i = 1; i <= 15; ++i) {
+        pass(node, now, now + 2s);
+        now += 2s;
+        EXPECT_TRUE(node.effects.sent.empty()) << "it asks nobody meanwhile";
+        const Working working{.key = listing_key, .spent = i * 2s};
+        node.mover.receive(reader_of(listing_key), working, now);
+        const auto passed_on = node.effects.take<Working>();
+        ASSERT_EQ(passed_on.size(), 1U);
+        EXPECT_EQ(passed_on[0].first, std::vector{at(listing_key, 3)});
+        // A message that goes round in a circle ends.
+        node.mover.receive(at(listing_key, 3), working, now);
+        EXPECT_TRUE(node.effects.sent.empty());
+    }
+    ASSERT_EQ(now, start + 30s);
+    pass(node, now, start + 33s);
+    EXPECT_TRUE(node.effects.reads.empty());
+    for (int i = 16; i <= 18; ++i) {
+        now = start + i * 2s - 1ms;
+        node.mover.receive(reader_of(listing_key), Working{.key = listing_key, .spent = i * 2s}, now);
+        node.mover.tick(now);
+    }
+    // Not for ever, whatever is said.
+    node.mover.tick(start + 36s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+}
+
+TEST(Mover, WordOfWorkThatNobodyWaitsForIsNoNews) {
+    Node node(at(listing_key, 1));
+    node.mover.receive(reader_of(listing_key), Working{.key = listing_key}, start);
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_TRUE(node.effects.sent.empty());
+}
+
+TEST(Mover, WhatOnlyOthersWantIsDroppedAtTheDeadline) {
+    Node node(at(listing_key, 1), {.deadline = 9s});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.tick(start + 3s);
     EXPECT_EQ(node.effects.take<Interest>().size(), 2U);
-    node.mover.tick(start + 10s);
+    node.mover.tick(start + 6s);
+    node.mover.tick(start + 9s);
     EXPECT_TRUE(node.effects.reads.empty()) << "those who asked have deadlines of their own";
     EXPECT_EQ(node.mover.pending(), 0U);
     EXPECT_FALSE(node.mover.next_deadline());
 }
 
 TEST(Mover, AWantThatJoinsAnOldInterestHasItsWholeTime) {
-    Node node(at(listing_key, 1), {.deadline = 10s});
+    Node node(at(listing_key, 1), {.deadline = 9s});
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.tick(start + 5s);
-    node.mover.want(listing_key, start + 9s);
-    node.mover.tick(start + 10s);
+    node.mover.tick(start + 3s);
+    node.mover.want(listing_key, start + 8s);
+    node.mover.tick(start + 9s);
     EXPECT_EQ(node.mover.pending(), 1U);
-    EXPECT_EQ(node.mover.next_deadline(), start + 14s);
-    node.mover.tick(start + 14s);
-    node.mover.tick(start + 19s);
+    EXPECT_EQ(node.mover.next_deadline(), start + 11s);
+    pass(node, start + 9s, start + 14s);
+    EXPECT_TRUE(node.effects.reads.empty());
+    pass(node, start + 14s, start + 17s);
     EXPECT_EQ(node.effects.reads, std::vector{listing_key});
 }
 
@@ -385,13 +514,13 @@ TEST(Mover, ALostPeerIsAskedNoMoreAndANewReaderReads) {
     const auto told_by = [&node] {
         const auto interests = node.effects.take<Interest>();
         EXPECT_EQ(interests.size(), 1U);
-        return interests.empty() ? Suspects() : interests.front().second.suspects;
+        return interests.empty() ? std::vector<Sighting>() : interests.front().second.view.suspects;
     };
     node.lose(at(listing_key, 9), start + 1s, start);
-    EXPECT_EQ(told_by(), (Suspects{{at(listing_key, 9), 1000ms}}));
+    EXPECT_EQ(told_by(), (std::vector<Sighting>{{at(listing_key, 9), 1000ms}}));
     // That one's link is broken, which is nobody else's concern.
     node.lose(at(listing_key, 10), start + 1s);
-    EXPECT_EQ(told_by(), (Suspects{{at(listing_key, 9), 1000ms}}));
+    EXPECT_EQ(told_by(), (std::vector<Sighting>{{at(listing_key, 9), 1000ms}}));
 
     node.lose(at(listing_key, 1), start + 2s, start + 1s);
     node.lose(at(listing_key, 1), start + 2s, start + 1s);
@@ -400,16 +529,16 @@ TEST(Mover, ALostPeerIsAskedNoMoreAndANewReaderReads) {
     EXPECT_NE(interests[0].first, std::vector{at(listing_key, 1)});
     EXPECT_TRUE(node.membership.is_alive(interests[0].first.at(0)));
     EXPECT_EQ(interests[0].second.attempt, 3U);
-    EXPECT_EQ(interests[0].second.suspects,
-              (Suspects{{at(listing_key, 1), 1000ms}, {at(listing_key, 9), 2000ms}}));
+    EXPECT_EQ(interests[0].second.view.suspects,
+              (std::vector<Sighting>{{at(listing_key, 1), 1000ms}, {at(listing_key, 9), 2000ms}}));
     EXPECT_EQ(node.mover.counters().retries, 3U);
 
     // It was only slow; the one with the broken link does not come back.
-    node.mover.peer_regained(at(listing_key, 1), start + 2s);
+    node.mover.peer_regained(at(listing_key, 1), start + 2s, start + 2s);
     const auto back = node.effects.take<Interest>();
     ASSERT_EQ(back.size(), 1U);
     EXPECT_EQ(back[0].first, std::vector{at(listing_key, 1)});
-    node.mover.peer_regained(at(listing_key, 10), start + 2s);
+    node.mover.peer_regained(at(listing_key, 10), start + 2s, start + 2s);
     EXPECT_FALSE(node.membership.is_alive(at(listing_key, 10)));
 
     // All others go: this node becomes the reader, and reads to publish.
@@ -440,7 +569,7 @@ TEST(Mover, LostPeersDoNotPutOffTheDeadline) {
     Node node(at(listing_key, 3), {.deadline = 10s});
     node.mover.want(listing_key, start);
     node.mover.tick(start + 5s);
-    for (const auto when : {start + 8s, start + 9s}) {
+    for (const auto when : {start + 6s, start + 7s}) {
         const Rank asked = node.effects.take<Interest>().back().first.at(0);
         node.mover.tick(when);
         node.lose(asked, when);
@@ -448,7 +577,7 @@ TEST(Mover, LostPeersDoNotPutOffTheDeadline) {
     ASSERT_TRUE(node.effects.reads.empty());
     ASSERT_TRUE(node.mover.next_deadline());
     EXPECT_LE(*node.mover.next_deadline(), start + 10s);
-    node.mover.tick(start + 10s);
+    pass(node, start + 7s, start + 10s);
     EXPECT_EQ(node.effects.reads, std::vector{listing_key});
 }
 
@@ -538,16 +667,227 @@ TEST(Mover, AnExpiredErrorIsAskedForAgainAllTheWay) {
     }
 }
 
+// A mount of the backing filesystem that is broken here is not broken everywhere.
+struct BrokenReader : Node {
+    explicit BrokenReader(std::errc error = std::errc::io_error, Mover::Options options = {.deadline = 10s})
+        : Node(reader_of(listing_key), options), readers(membership.readers_of(listing_key.path, 4)) {
+        mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+        mover.read_done(listing_key, make_error(error), start);
+        mover.tick(start);
+    }
+    Publication from_helper(ObjectPtr object) const {
+        return {
+            .key = listing_key, .root = readers[1], .spread = Publication::Spread::asked, .object = object};
+    }
+    const std::vector<Rank> readers;
+};
+
+TEST(Mover, AReaderWithABrokenMountHasTheNextOneRead) {
+    for (const auto error : {std::errc::io_error, std::errc::not_connected, std::errc::timed_out,
+                             std::errc::no_such_file_or_directory}) {
+        BrokenReader reader(error);
+        EXPECT_TRUE(reader.effects.delivered.empty());
+        EXPECT_TRUE(reader.effects.take<Publication>().empty());
+        const auto interests = reader.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U);
+        EXPECT_EQ(interests[0].first, std::vector{reader.readers[1]});
+        EXPECT_EQ(interests[0].second.scope, Interest::Scope::instead);
+        EXPECT_EQ(reader.mover.awaited(), std::set{reader.readers[1]});
+
+        // It may itself wait for the reader.
+        Node next(reader.readers[1]);
+        next.mover.want(listing_key, start);
+        static_cast<void>(next.effects.take<Interest>());
+        next.mover.receive(reader.membership.self(), interests[0].second, start);
+        EXPECT_EQ(next.effects.reads, std::vector{listing_key});
+        next.mover.read_done(listing_key, small_object(), start);
+        const auto answers = next.effects.take<Publication>();
+        ASSERT_EQ(answers.size(), 1U);
+        EXPECT_EQ(answers[0].first, std::vector{reader.membership.self()});
+        EXPECT_EQ(next.effects.delivered.size(), 1U);
+
+        reader.mover.receive(reader.readers[1], answers[0].second, start);
+        const auto published = reader.effects.take<Publication>();
+        ASSERT_EQ(published.size(), 1U);
+        EXPECT_EQ(published[0].first, reader.children(listing_key));
+        EXPECT_EQ(published[0].second.spread, Publication::Spread::everyone);
+        EXPECT_EQ(reader.effects.delivered.size(), 1U);
+        EXPECT_EQ(reader.mover.counters().direct_reads, 0U);
+        EXPECT_EQ(reader.mover.counters().handed_on, 1U);
+
+        // The next one's tree for a while, then it tries again.
+        const ObjectKey other{ObjectKind::extent, listing_key.path + "/x"};
+        reader.effects.reads.clear();
+        reader.mover.want(other, start + 9s);
+        EXPECT_TRUE(reader.effects.reads.empty());
+        EXPECT_EQ(reader.effects.take<Interest>().at(0).second.scope, Interest::Scope::instead);
+        const ObjectKey third{ObjectKind::extent, listing_key.path + "/y"};
+        reader.mover.want(third, start + 10s);
+        EXPECT_EQ(reader.effects.reads, std::vector{third});
+    }
+}
+
+TEST(Mover, AnErrorThatTwoNodesMeetIsTheFilesystems) {
+    BrokenReader reader;
+    reader.mover.receive(reader.readers[1], reader.from_helper(make_error(std::errc::io_error)), start);
+    const auto published = reader.effects.take<Publication>();
+    ASSERT_EQ(published.size(), 1U);
+    EXPECT_EQ(published[0].second.object->error(), std::errc::io_error);
+    EXPECT_EQ(reader.effects.delivered.size(), 1U);
+    EXPECT_EQ(reader.mover.pending(), 0U);
+}
+
+TEST(Mover, WhereTwoNodesMeetDifferentErrorsAThirdDecides) {
+    BrokenReader reader(std::errc::not_connected);
+    static_cast<void>(reader.effects.take<Interest>());
+    const auto absent = make_error(std::errc::no_such_file_or_directory);
+    reader.mover.receive(reader.readers[1], reader.from_helper(absent), start + 1s);
+    reader.mover.tick(start + 1s);
+    EXPECT_EQ(reader.effects.take<Interest>().at(0).first, std::vector{reader.readers[2]});
+    reader.mover.receive(reader.readers[2], reader.from_helper(absent), start + 1s);
+    EXPECT_EQ(reader.effects.take<Publication>().at(0).second.object, absent);
+}
+
+TEST(Mover, AReaderWhoseHelpersAreOfNoHelpPublishesWhatItHas) {
+    BrokenReader reader;
+    EXPECT_EQ(reader.effects.take<Interest>().at(0).first, std::vector{reader.readers[1]});
+    reader.mover.receive(reader.readers[1], Decline{listing_key, Decline::Reason::unable}, start + 1s);
+    reader.mover.tick(start + 1s);
+    EXPECT_EQ(reader.effects.take<Interest>().at(0).first, std::vector{reader.readers[2]});
+    reader.lose(reader.readers[2], start + 2s);
+    EXPECT_TRUE(reader.effects.delivered.empty());
+    reader.mover.tick(start + 2s);
+    EXPECT_TRUE(reader.effects.take<Interest>().empty());
+    EXPECT_EQ(reader.effects.take<Publication>().at(0).second.object->error(), std::errc::io_error);
+    EXPECT_EQ(reader.effects.delivered.size(), 1U);
+    EXPECT_EQ(reader.mover.pending(), 0U);
+}
+
+TEST(Mover, AReaderWaitsForItsHelpersNoLongerThanForOthers) {
+    BrokenReader reader;
+    pass(reader, start, start + 10s);
+    EXPECT_EQ(reader.mover.counters().handed_on, 2U);
+    EXPECT_EQ(reader.effects.take<Publication>().size(), 1U);
+    EXPECT_EQ(reader.mover.pending(), 0U);
+}
+
 // Too many open files are the reader's trouble: no other node may take them for the filesystem's answer.
 TEST(Mover, AReaderKeepsItsOwnTroubleToItself) {
-    Node reader(reader_of(listing_key));
-    reader.mover.want(listing_key, start);
-    reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
-    reader.mover.read_done(listing_key, make_error(std::errc::too_many_files_open), start);
+    BrokenReader reader(std::errc::too_many_files_open);
+    EXPECT_TRUE(reader.effects.delivered.empty());
+    for (const std::size_t helper : {1U, 2U}) {
+        const auto interests = reader.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U);
+        EXPECT_EQ(interests[0].first, std::vector{reader.readers[helper]});
+        EXPECT_EQ(interests[0].second.scope, Interest::Scope::instead);
+        reader.mover.receive(reader.readers[helper], Decline{listing_key, Decline::Reason::unable}, start);
+        reader.mover.tick(start);
+    }
     EXPECT_TRUE(reader.effects.sent.empty());
     ASSERT_EQ(reader.effects.delivered.size(), 1U);
     EXPECT_EQ(reader.effects.delivered[0]->error(), std::errc::too_many_files_open);
     EXPECT_EQ(reader.effects.delivered[0]->lifetime, 0ms);
+    EXPECT_EQ(reader.mover.pending(), 0U);
+}
+
+TEST(Mover, AnErrorThatNoMountExplainsIsPublishedAtOnce) {
+    BrokenReader reader(std::errc::permission_denied);
+    EXPECT_TRUE(reader.effects.take<Interest>().empty());
+    EXPECT_EQ(reader.effects.take<Publication>().size(), 1U);
+}
+
+// The mount point is there, the filesystem is not.
+TEST(Mover, AnEmptyTreeIsLookedAtFromASecondNode) {
+    const ObjectKey root{ObjectKind::listing, "/app"};
+    const auto empty = make_object(Listing({}, Listing::Detail::attributes));
+    Node reader(reader_of(root));
+    reader.mover.want(root, start);
+    reader.mover.read_done(root, empty, start);
+    reader.mover.tick(start);
+    EXPECT_TRUE(reader.effects.delivered.empty());
+    EXPECT_EQ(reader.effects.take<Interest>().at(0).second.scope, Interest::Scope::instead);
+    Node elsewhere(reader_of(listing_key));
+    elsewhere.mover.want(listing_key, start);
+    elsewhere.mover.read_done(listing_key, empty, start);
+    EXPECT_EQ(elsewhere.effects.delivered.size(), 1U);
+}
+
+TEST(Mover, WhoCannotReadForTheReaderSaysSoAndGoesOnWaiting) {
+    const Rank helper = Node(Rank{0}).membership.readers_of(listing_key.path, 2).at(1);
+    for (const auto error : {std::errc::io_error, std::errc::too_many_files_open}) {
+        Node node(helper);
+        node.mover.want(listing_key, start);
+        static_cast<void>(node.effects.take<Interest>());
+        node.mover.receive(reader_of(listing_key),
+                           Interest{.key = listing_key, .scope = Interest::Scope::instead}, start);
+        node.mover.read_done(listing_key, make_error(error), start);
+        EXPECT_TRUE(node.effects.delivered.empty());
+        const bool is_told = error == std::errc::io_error;
+        EXPECT_EQ(node.effects.take<Publication>().size(), is_told ? 1U : 0U);
+        EXPECT_EQ(node.effects.take<Decline>().size(), is_told ? 0U : 1U);
+        EXPECT_EQ(node.effects.take<Interest>().at(0).first, std::vector{node.parent(listing_key)});
+    }
+}
+
+// Its own read goes on; whichever comes first is published, the other one is forgotten.
+TEST(Mover, ASlowReaderHasAtMostTwoOthersReadToo) {
+    Node reader(reader_of(listing_key), {.deadline = 10s});
+    const auto readers = reader.membership.readers_of(listing_key.path, 4);
+    reader.mover.want(listing_key, start);
+    pass(reader, start, start + 1999ms);
+    EXPECT_TRUE(reader.effects.take<Interest>().empty());
+    pass(reader, start + 2s, start + 60s);
+    const auto interests = reader.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 2U);
+    EXPECT_EQ(interests[0].first, std::vector{readers[1]});
+    EXPECT_EQ(interests[1].first, std::vector{readers[2]});
+    const ObjectPtr first = small_object(1);
+    reader.mover.receive(
+        readers[1],
+        {.key = listing_key, .root = readers[1], .spread = Publication::Spread::asked, .object = first},
+        start + 61s);
+    EXPECT_EQ(reader.effects.take<Publication>().size(), 1U);
+    reader.mover.read_done(listing_key, small_object(2), start + 62s);
+    reader.mover.receive(readers[2],
+                         {.key = listing_key,
+                          .root = readers[2],
+                          .spread = Publication::Spread::asked,
+                          .object = small_object(3)},
+                         start + 63s);
+    EXPECT_TRUE(reader.effects.take<Publication>().empty());
+    EXPECT_EQ(reader.effects.delivered, std::vector{first});
+}
+
+// What is slow is told by what is usual.
+TEST(Mover, AFilesystemThatIsUsuallySlowIsGivenMoreTime) {
+    Node reader(reader_of(listing_key), {.deadline = 10s});
+    TimePoint now = start;
+    const auto handed_on_in = [&](std::chrono::milliseconds length) {
+        static int number = 0;
+        const ObjectKey key{ObjectKind::extent, listing_key.path + "/" + std::to_string(++number)};
+        const auto before = reader.mover.counters().handed_on;
+        reader.mover.want(key, now);
+        pass(reader, now, now + length);
+        now += length;
+        reader.mover.read_done(key, small_object(), now);
+        return reader.mover.counters().handed_on - before;
+    };
+    EXPECT_EQ(handed_on_in(2500ms), 1U);
+    for (int i = 0; i < 20; ++i) {
+        handed_on_in(i % 2 == 0 ? 200ms : 2800ms);
+    }
+    EXPECT_EQ(handed_on_in(2800ms), 0U);
+}
+
+TEST(Mover, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
+    Node node(at(listing_key, 1), {.deadline = 8s});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.want(listing_key, start);
+    pass(node, start, start + 8s);
+    ASSERT_EQ(node.effects.reads.size(), 1U);
+    node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_TRUE(node.effects.take<Publication>().empty());
 }
 
 TEST(Mover, ACacheThatKeepsNothingStillAnswersEveryWant) {

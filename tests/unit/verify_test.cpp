@@ -70,18 +70,20 @@ void expect_refused(const Message& message, const std::string& what = "") {
 }
 
 TEST(Verify, NodesThatThereAreNot) {
-    const Suspects known = {{Rank{7}, 1ms}};
-    const Suspects unknown = {{Rank{7}, 1ms}, {Rank{8}, 1ms}};
-    expect_accepted(Interest{.key = file, .suspects = known, .origin = Rank{7}});
-    expect_refused(Interest{.key = file, .suspects = unknown, .origin = Rank{7}});
+    const View known = {.suspects = {{Rank{7}, 1ms}}, .returned = {{Rank{0}, 1ms}}};
+    const View unknown = {.suspects = {{Rank{7}, 1ms}, {Rank{8}, 1ms}}};
+    const View unknown_return = {.returned = {{Rank{8}, 1ms}}};
+    expect_accepted(Interest{.key = file, .view = known, .origin = Rank{7}});
+    expect_refused(Interest{.key = file, .view = unknown, .origin = Rank{7}});
+    expect_refused(Interest{.key = file, .view = unknown_return, .origin = Rank{7}});
     expect_refused(Interest{.key = file, .origin = Rank{8}});
     expect_refused(Interest{.key = file, .origin = Rank{UINT32_MAX}});
 
     Publication object = publication(file, extent_of(5, 5));
     expect_accepted(object);
-    object.suspects = unknown;
+    object.view = unknown;
     expect_refused(object);
-    object.suspects = known;
+    object.view = known;
     object.root = Rank{8};
     expect_refused(object);
 
@@ -90,6 +92,7 @@ TEST(Verify, NodesThatThereAreNot) {
     expect_accepted(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{7}, ""}}});
     expect_refused(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{8}, ""}}});
     expect_refused(Answer{.id = 1, .origin = Rank{8}, .parts = {}});
+    expect_accepted(Working{.key = file});
     expect_accepted(Ping{});
     expect_accepted(Pong{});
 }
@@ -100,6 +103,7 @@ TEST(Verify, ObjectsOutsideTheTrees) {
             const ObjectKey key{kind, path};
             expect_refused(Interest{.key = key}, path);
             expect_refused(Decline{.key = key}, path);
+            expect_refused(Working{.key = key}, path);
             expect_refused(publication(key, make_error(std::errc::no_such_file_or_directory)), path);
         }
     }

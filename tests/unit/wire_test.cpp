@@ -184,8 +184,10 @@ TEST(WireRoundTrip, Interest) {
                             .seen = {1ULL << 63U, 42},
                             .attempt = 3,
                             .hops = 0xfffffffe,
-                            .suspects = {{Rank{7}, 0ms}, {Rank{0xffffffff}, 86400s}},
-                            .scope = Interest::Scope::at_hand,
+                            .view = {.epoch = epoch_max,
+                                     .suspects = {{Rank{7}, 0ms}, {Rank{0xffffffff}, 86400s}},
+                                     .returned = {{Rank{8}, 1ms}}},
+                            .scope = Interest::Scope::instead,
                             .origin = Rank{0xfffffffd},
                             .wanted = Interest::Wanted::by_several};
     const auto message = decode(encode(interest));
@@ -194,7 +196,7 @@ TEST(WireRoundTrip, Interest) {
     EXPECT_EQ(result.key, interest.key);
     EXPECT_EQ(result.seen, interest.seen);
     EXPECT_EQ(result.attempt, interest.attempt);
-    EXPECT_EQ(result.suspects, interest.suspects);
+    EXPECT_EQ(result.view, interest.view);
     EXPECT_EQ(result.hops, interest.hops);
     EXPECT_EQ(result.scope, interest.scope);
     EXPECT_EQ(result.origin, interest.origin);
@@ -203,12 +205,21 @@ TEST(WireRoundTrip, Interest) {
 
 TEST(WireRoundTrip, Decline) {
     const Decline decline{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8},
-                          .reason = Decline::Reason::unshared};
+                          .reason = Decline::Reason::unable};
     const auto message = decode(encode(decline));
     ASSERT_TRUE(message) << message.error().reason;
     const auto& result = std::get<Decline>(message.value());
     EXPECT_EQ(result.key, decline.key);
     EXPECT_EQ(result.reason, decline.reason);
+}
+
+TEST(WireRoundTrip, Working) {
+    const Working working{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8}, .spent = 86400s};
+    const auto message = decode(encode(working));
+    ASSERT_TRUE(message) << message.error().reason;
+    const auto& result = std::get<Working>(message.value());
+    EXPECT_EQ(result.key, working.key);
+    EXPECT_EQ(result.spent, working.spent);
 }
 
 TEST(WireRoundTrip, TheLongestPathFitsIntoAHeader) {
@@ -357,6 +368,7 @@ TEST(WireDamage, EveryTruncationOfAHeaderIsRefused) {
     for (const Message& message :
          {Message(small_publication()), Message(Interest{.key = {ObjectKind::listing, "/a"}}),
           Message(Decline{.key = {ObjectKind::extent, "/a"}}),
+          Message(Working{.key = {ObjectKind::extent, "/a"}}),
           Message(Call{.id = 1, .origin = {}, .verb = "v", .argument = "a"}), Message(Answer{})}) {
         const Frame frame = encode(message);
         const auto header = copy_of(frame.header);
@@ -456,7 +468,8 @@ TEST(WireNonsense, EveryByteOfAHeader) {
     for (const Message& message :
          {Message(small_publication()), Message(publication_of({ObjectKind::extent, "/a", 1}, extent_of(10))),
           Message(Interest{.key = {ObjectKind::listing, "/a"}, .seen = {1, 2}, .attempt = 3, .hops = 4}),
-          Message(Decline{.key = {ObjectKind::extent, "/a"}}), Message(Ping{}), Message(Pong{}),
+          Message(Decline{.key = {ObjectKind::extent, "/a"}}),
+          Message(Working{.key = {ObjectKind::extent, "/a"}, .spent = 6ms}), Message(Ping{}), Message(Pong{}),
           Message(Call{.id = 1, .origin = Rank{2}, .verb = "v", .argument = "a", .patience = 5s}),
           Message(Answer{.id = 1, .origin = Rank{2}, .parts = {{Rank{1}, "text"}}})}) {
         const Frame frame = encode(message);
@@ -692,6 +705,21 @@ TEST(WireNonsense, UnknownEnumerators) {
     Publication publication = small_publication();
     publication.spread = static_cast<Publication::Spread>(2);
     expect_refused(publication, "a spread");
+    const ObjectKey key{ObjectKind::listing, "/a"};
+    expect_refused(Interest{.key = key, .scope = static_cast<Interest::Scope>(3)}, "a scope");
+    expect_refused(Decline{.key = key, .reason = static_cast<Decline::Reason>(3)}, "a reason");
+}
+
+TEST(WireNonsense, Views) {
+    const auto refuse = [](const View& view, std::string_view what) {
+        expect_refused(Interest{.key = {ObjectKind::listing, "/a"}, .view = view}, what);
+        Publication publication = small_publication();
+        publication.view = view;
+        expect_refused(publication, what);
+    };
+    refuse({.epoch = epoch_max + 1}, "an epoch after which there is none");
+    refuse({.suspects = std::vector<Sighting>(suspects_told_max + 1)}, "suspects");
+    refuse({.returned = std::vector<Sighting>(returned_told_max + 1)}, "returned");
 }
 
 // Only batches and extents are numbered: another index would be a second name for the same object.
@@ -716,6 +744,10 @@ TEST(WireNonsense, Durations) {
     expect_refused(publication_of({ObjectKind::listing, "/a"},
                                   make_object(Listing({}, Listing::Detail::attributes), longest)),
                    "a lifetime");
+    for (const auto spent : {longest, std::chrono::milliseconds(-1)}) {
+        expect_refused(Working{.key = {ObjectKind::listing, "/a"}, .spent = spent}, "time spent");
+    }
+    expect_refused(Working{.key = {ObjectKind::listing, "relative"}}, "work on no object");
     expect_refused(Call{.id = 1, .origin = {}, .verb = "v", .argument = "", .patience = longest}, "patience");
     expect_refused(Call{.id = 1, .origin = {}, .verb = "v", .argument = "", .patience = -1ms},
                    "negative patience");
