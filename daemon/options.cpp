@@ -18,6 +18,7 @@
 
 #include "cache/mount_table.hpp"
 #include "cache/path.hpp"
+#include "daemon/memory_limit.hpp"
 
 namespace copper {
 namespace {
@@ -105,14 +106,6 @@ Taken assign(T& to, const Parsed& parsed) {
     }
     to = *parsed;
     return {};
-}
-
-std::uint64_t physical_memory_bytes() {
-    const long pages = ::sysconf(_SC_PHYS_PAGES);
-    const long page_bytes = ::sysconf(_SC_PAGESIZE);
-    return pages > 0 && page_bytes > 0
-               ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes)
-               : 0;
 }
 
 std::string in_mebibytes(std::uint64_t bytes) {
@@ -699,21 +692,21 @@ std::string canonical_mount(const std::string& path) {
 }
 
 std::uint64_t default_cache_bytes(std::size_t daemons_here) {
-    return std::clamp(physical_memory_bytes() / memory_share_default / daemons_here, cache_bytes_min,
+    return std::clamp(memory_limit_bytes() / memory_share_default / daemons_here, cache_bytes_min,
                       cache_bytes_default_max);
 }
 
 tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, std::size_t daemons_here) {
-    const auto memory_bytes = physical_memory_bytes();
+    const auto memory_bytes = memory_limit_bytes();
     if (options.cache_bytes <= memory_bytes / daemons_here) {
         return {};
     }
     const bool alone = daemons_here == 1;
     return wrong("--cache-bytes: " + (alone ? "a cache" : std::to_string(daemons_here) + " caches") + " of " +
                  in_mebibytes(options.cache_bytes) + (alone ? " does" : " do") +
-                 " not fit into this machine's memory (" + in_mebibytes(memory_bytes) + "): give at most " +
-                 in_mebibytes(memory_bytes / daemons_here) + ", or leave the option out for " +
-                 in_mebibytes(default_cache_bytes(daemons_here)));
+                 " not fit into the memory that there is (" + in_mebibytes(memory_bytes) +
+                 "): give at most " + in_mebibytes(memory_bytes / daemons_here) +
+                 ", or leave the option out for " + in_mebibytes(default_cache_bytes(daemons_here)));
 }
 
 tl::expected<std::uint64_t, std::string> parse_size(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "cache/mount_table.hpp"
+#include "daemon/memory_limit.hpp"
 
 namespace copper {
 namespace {
@@ -122,7 +123,7 @@ TEST_F(OptionsTest, Sizes) {
 }
 
 TEST_F(OptionsTest, CachesOfOneMachineShareItsMemory) {
-    const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+    const auto memory = memory_limit_bytes();
     const auto quarter = std::min(memory / 4, cache_bytes_default_max);
     EXPECT_EQ(default_cache_bytes(1), quarter);
     EXPECT_EQ(default_cache_bytes(64), std::clamp(memory / 4 / 64, std::uint64_t{16} << 20, quarter));
@@ -137,7 +138,7 @@ TEST_F(OptionsTest, CachesOfOneMachineShareItsMemory) {
     const auto megabytes = [](std::uint64_t bytes) { return std::to_string(bytes >> 20) + "M"; };
     EXPECT_EQ(check_cache_bytes(options, 5).error(),
               "--cache-bytes: 5 caches of " + megabytes(memory / 4) +
-                  " do not fit into this machine's memory (" + megabytes(memory) + "): give at most " +
+                  " do not fit into the memory that there is (" + megabytes(memory) + "): give at most " +
                   megabytes(memory / 5) + ", or leave the option out for " +
                   megabytes(default_cache_bytes(5)));
 }
