@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* base_prefix = "/tmp/copper-";
 constexpr const char* record_name = "record.json";
-constexpr const char* new_record_name = "record.json.new";
+constexpr const char* new_suffix = ".new";
 constexpr const char* socket_name = "control";
 constexpr const char* lock_name = "lock";
 constexpr const char* python_name = "python";
@@ -106,16 +106,17 @@ bool write_whole(int fd, std::string_view text) {
     return true;
 }
 
-bool write_file(int directory, const char* name, std::string_view text) {
+// Whole or not at all: whoever reads it meanwhile never sees half of it.
+bool write_file(int directory, const std::string& name, std::string_view text) {
+    const std::string draft = name + new_suffix;
     const UniqueFd file(
-        ::openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-    return file && write_whole(file.get(), text);
+        ::openat(directory, draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    return file && write_whole(file.get(), text) &&
+           ::renameat(directory, draft.c_str(), directory, name.c_str()) == 0;
 }
 
-// Whole or not at all: a reader never sees half a record.
 tl::expected<void, std::string> write_record(int directory, const InstanceRecord& record) {
-    if (!write_file(directory, new_record_name, to_text(record)) ||
-        ::renameat(directory, new_record_name, directory, record_name) != 0) {
+    if (!write_file(directory, record_name, to_text(record))) {
         return tl::make_unexpected("cannot write the instance record: " + error_text());
     }
     return {};
@@ -354,8 +355,9 @@ void remove_instance(const std::string& directory) {
     std::error_code error;
     std::filesystem::remove_all(std::filesystem::path(held) / python_name, error);
     // The lock goes last: until then nobody else can claim the directory.
-    for (const char* name : {socket_name, record_name, new_record_name, lock_name}) {
-        ::unlinkat(opened->directory.get(), name, 0);
+    for (const std::string& name : {std::string(socket_name), std::string(record_name),
+                                    std::string(record_name) + new_suffix, std::string(lock_name)}) {
+        ::unlinkat(opened->directory.get(), name.c_str(), 0);
     }
     ::unlinkat(opened->base.get(), std::filesystem::path(directory).filename().c_str(), AT_REMOVEDIR);
     ::rmdir(base_directory(*owner_in(directory)).c_str());  // stays if others are in it

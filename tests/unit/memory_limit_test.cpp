@@ -23,7 +23,7 @@ class MemoryLimit : public testing::Test {
     std::string root() const { return directory_.path(); }
 
   private:
-    const TemporaryDirectory directory_;
+    const test::TemporaryDirectory directory_;
 };
 
 TEST_F(MemoryLimit, OfTheGroupAndOfThoseAboveIt) {
