@@ -1,21 +1,23 @@
 #!/usr/bin/python3
-"""Many processes that do the same thing at the same moment: flood.py COUNT stat|read ...
+"""Many processes that do the same thing at the same moment: flood.py COUNT getxattr|read ...
 
-Each takes one of the paths in turn. stat DIRECTORY...: a name that is absent from it. read SHA256 FILE...: all bytes of it, which
-must have this checksum. Prints how many processes found it so. The flood begins when a line comes on standard input.
+getxattr FILE...: an attribute that the file does not have. read SHA256 FILE...: all bytes of it, which must have this
+checksum. Each process takes one of the files in turn. Prints how many found it so. The flood begins when a line comes
+on standard input.
 """
 
+import errno
 import hashlib
 import os
 import sys
 
 
 def look(what, path, number):
-    if what == "stat":
+    if what == "getxattr":
         try:
-            os.stat(f"{path}/absent {number}")
-        except FileNotFoundError:
-            return True
+            os.getxattr(path, f"user.absent{number}")
+        except OSError as error:
+            return error.errno in (errno.ENODATA, errno.EOPNOTSUPP)
         return False
     with open(path, "rb", buffering=0) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
