@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from copper import as_nobody, clean_environment, copper_program, daemon_program, processes_of, wait_until, NOBODY
+from copper import as_nobody, clean_environment, copper_program, daemon_program, wait_until, NOBODY
 from mounted import MountTestCase
 
 TREE = "/usr/share/doc"
@@ -106,9 +106,9 @@ class BadInput(MountTestCase):
 
     def test_mount_point_is_a_dead_mount(self):
         job = self.launch(nodes=1, trees=[TREE])
-        daemon = job.daemons()[0]
-        os.kill(daemon, signal.SIGKILL)
-        wait_until(lambda: daemon not in processes_of(job.directory), 20, "its end")
+        for pid in job.own_processes():  # the supervisor, too
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not job.own_processes(), 20, "their end")
         done = job.command(*job.launch_words())
         self.assertEqual(1, done.returncode)
         self.assertRegex(done.stderr, "not connected|dead|daemon is gone")
