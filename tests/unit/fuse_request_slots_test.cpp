@@ -32,27 +32,30 @@ class RequestSlotsTest : public testing::Test {
 };
 
 TEST_F(RequestSlotsTest, WhatIsUnansweredIsThereForTheNextProcess) {
-    auto* killed = new RequestSlots(memory_);  // which ends without a word: its leases are never given back
-    auto answered = killed->take();
+    RequestSlots slots(memory_);
+    auto answered = slots.take();
     store(*answered, FUSE_LOOKUP, 1);
-    auto* unanswered = new RequestSlots::Lease(std::move(*killed->take()));
+    const auto unanswered = slots.take();
     store(*unanswered, FUSE_READ, 2);
-    auto* waiting = new RequestSlots::Lease(std::move(*killed->take()));
+    const auto waiting = slots.take();
     EXPECT_EQ(request_bytes(waiting->bytes()), 0U);
     answered.reset();
 
-    RequestSlots next(memory_);
+    // Killed now, the process would leave this.
+    std::vector<std::byte> left(memory_.begin(), memory_.end());
+    RequestSlots next(left);
     {
-        const auto left = next.take_unanswered();
-        ASSERT_EQ(left.size(), 1U);
-        EXPECT_EQ(unique_of(left[0]), 2U);
-        EXPECT_FALSE(is_init(left[0].bytes()));
-        for (std::size_t i = 1; i < RequestSlots::count; ++i) {
-            auto* lease = new RequestSlots::Lease(std::move(*next.take()));
-            ASSERT_NE(lease->bytes().data(), left[0].bytes().data());
+        const auto requests = next.take_unanswered();
+        ASSERT_EQ(requests.size(), 1U);
+        EXPECT_EQ(unique_of(requests[0]), 2U);
+        EXPECT_FALSE(is_init(requests[0].bytes()));
+        std::vector<RequestSlots::Lease> others;
+        while (others.size() + 1 < RequestSlots::count) {
+            others.push_back(std::move(*next.take()));
+            ASSERT_NE(others.back().bytes().data(), requests[0].bytes().data());
         }
     }
-    EXPECT_EQ(RequestSlots(memory_).take_unanswered().size(), 0U);
+    EXPECT_TRUE(RequestSlots(left).take_unanswered().empty());
 }
 
 TEST_F(RequestSlotsTest, WaitsForAFreeOne) {

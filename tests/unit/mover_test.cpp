@@ -396,7 +396,8 @@ TEST(Mover, DirectReadsAreFewAtATime) {
     }
     pass(node, start, start + 10s);
     ASSERT_EQ(node.effects.reads.size(), 2U);
-    node.mover.read_done(node.effects.reads[0], small_object(), start + 11s);
+    const ObjectKey read = node.effects.reads[0];
+    node.mover.read_done(read, small_object(), start + 11s);
     EXPECT_EQ(node.effects.reads.size(), 3U);
     // A filesystem that hangs does not make those wait for ever that may want something of another one.
     pass(node, start + 17s, start + 18s);
