@@ -188,6 +188,9 @@ class Supervisor {
                 loss_ = Loss::launcher_ended;
                 break;
             case Word::dismiss:
+                // Not before its child: whoever stops them may know only this process.
+                hand_over_ = {};
+                reap();
                 ::_exit(0);
         }
         return true;

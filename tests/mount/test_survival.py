@@ -38,6 +38,12 @@ class Survival(MountTestCase):
         self.assertEqual(1, len(found))
         return found[0]
 
+    @staticmethod
+    def alone(job):
+        """How many nodes successors serve; nobody may answer while they start."""
+        done = job.command("status", "--mount", job.mount)
+        return done.stdout.count("degraded")
+
     def test_programs_notice_nothing(self):
         job = self.launch()
         with Witnesses([witness(job.root(node), TREE) for node in range(2)]) as witnesses:
@@ -99,6 +105,7 @@ class Survival(MountTestCase):
     def test_status_tells_of_it(self):
         job = self.launch()
         self.lose(job, 1)
+        wait_until(lambda: self.alone(job) == 1, 20, "its successor")
         rows = [line.split() for line in job.status().splitlines()[2:]]
         self.assertEqual([("0", "serving"), ("1", "degraded")], [(row[0], row[2]) for row in rows])
         stats = job.stats()
@@ -147,7 +154,7 @@ class Survival(MountTestCase):
         with Witnesses([witness(job.root(node), TREE) for node in range(2)]) as witnesses:
             for pid in [self.launcher(job), *job.daemons()]:
                 os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: job.status().count("degraded") == 2, 20, "the successors")
+            wait_until(lambda: self.alone(job) == 2, 20, "the successors")
             os.listdir(job.mirrored(0, TREE))
         self.assertEqual([], witnesses.problems())
         self.check_stopped(job)
@@ -167,7 +174,7 @@ class Survival(MountTestCase):
         job = self.launch()
         with Witnesses([witness(job.root(1), TREE)]) as witnesses:
             os.kill(self.launcher(job), signal.SIGTERM)
-            wait_until(lambda: job.status().count("degraded") == 2, 20, "the successors")
+            wait_until(lambda: self.alone(job) == 2, 20, "the successors")
             os.listdir(job.mirrored(0, TREE))
         self.assertEqual([], witnesses.problems())
         wait_until(lambda: not mounts_below(job.directory) and not job.own_processes(), 90,
