@@ -21,12 +21,10 @@ import time
 from import_storm import Workload, package_tree, print_table
 from copper import Copper, CopperError, handle_termination, wait_until, why_no_mount
 from must_hold import Row
-from witnesses import Witnesses, witness
+from witnesses import Witnesses, again_and_again, witness
 
 NODES = 4
 PAUSE_ROUNDS = 7
-IMPORTS = ('while ! read -t 0 line; do "$@" || exit 1; n=$((n + 1)); done; '
-           'echo "{\\"calls\\": $n, \\"failed\\": [], \\"wrong\\": [], \\"longest\\": 0}"')
 
 
 class Rounds:
@@ -43,7 +41,7 @@ class Rounds:
             variables = [f"{key}={value}" for key, value in self.load.environment(root).items()]
             for _ in range(2):
                 yield witness(root, self.tree)
-                yield ["env", "-i", *variables, "bash", "-c", IMPORTS, "imports", *self.load.command(root)]
+                yield again_and_again(["env", "-i", *variables, *self.load.command(root)])
 
     def kill(self, job, rank):
         time.sleep(self.dice.uniform(0, 0.5))  # the moment is what is random here

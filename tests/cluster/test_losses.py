@@ -4,13 +4,12 @@ import json
 import os
 import shutil
 import signal
-import unittest
 
 from copper import wait_until
 from import_storm import PYTHON, Workload
-from slurm import Slurm as Batch, why_no_slurm
 from test_mpirun import MOUNT, ClusterTestCase
-from witnesses import WITNESS, Witnesses
+from test_slurm import SlurmTestCase
+from witnesses import WITNESS, Witnesses, again_and_again
 
 # What the witnesses read: small, so that a pass is short.
 TREE = "/usr/share/perl5"
@@ -57,13 +56,11 @@ class SurvivalTestCase(ClusterTestCase):
     def witnesses(self, hosts=None):
         """On each host one that reads, and one that imports again and again."""
         load = Workload(packages=["numpy"], trees=[self.tree])
-        imports = ("while ! read -t 0 line; do " + f"PYTHONPATH={MOUNT}{self.tree} PYTHONDONTWRITEBYTECODE=1 "
-                   '"$@" || exit 1; n=$((n + 1)); done; echo "{\\"calls\\": $n, \\"failed\\": [], \\"wrong\\": [], '
-                   '\\"longest\\": 0}"')
+        importer = ["env", f"PYTHONPATH={MOUNT}{self.tree}", "PYTHONDONTWRITEBYTECODE=1", *load.command(MOUNT)]
         commands = []
         for host in hosts or self.hosts.names:
             commands.append(self.hosts.inside(host, PYTHON, self.witness, MOUNT, TREE))
-            commands.append(self.hosts.inside(host, "bash", "-c", imports, "imports", *load.command(MOUNT)))
+            commands.append(self.hosts.inside(host, *again_and_again(importer)))
         return Witnesses(commands)
 
     def pass_by(self, witnesses, hosts=None):
@@ -167,16 +164,7 @@ class MpiRunSurvival(SurvivalTestCase):
         self.end()
 
 
-class SlurmSurvival(SurvivalTestCase):
-    @classmethod
-    def setUpClass(cls):
-        reason = why_no_slurm()
-        if reason:
-            raise unittest.SkipTest(reason)
-        super().setUpClass()
-        cls.slurm = Batch(cls.hosts)
-        cls.slurm.start()
-
+class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
     def launch_in_job(self):
         self.addCleanup(self.slurm.end_jobs)
         started = f"{self.slurm.directory}/started"

@@ -34,7 +34,7 @@ srun sh -c 'cd {mount}{tree} && exec 3<numpy/__init__.py && touch {directory}/us
 """
 
 
-class Slurm(ClusterTestCase):
+class SlurmTestCase(ClusterTestCase):
     @classmethod
     def setUpClass(cls):
         reason = why_no_slurm()
@@ -44,6 +44,8 @@ class Slurm(ClusterTestCase):
         cls.slurm = Batch(cls.hosts)
         cls.slurm.start()
 
+
+class Slurm(SlurmTestCase):
     def setUp(self):
         super().setUp()
         self.addCleanup(self.slurm.end_jobs)

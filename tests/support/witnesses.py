@@ -44,5 +44,12 @@ class Witnesses:
         return max((one["longest"] for one in self.seen), default=0.0)
 
 
+def again_and_again(command):
+    """A witness that runs this command over and over, and gives up when it fails."""
+    script = ('while ! read -t 0 line; do "$@" || exit 1; n=$((n + 1)); done; '
+              'echo "{\\"calls\\": $n, \\"failed\\": [], \\"wrong\\": [], \\"longest\\": 0}"')
+    return ["bash", "-c", script, "again", *command]
+
+
 def witness(root, tree):
     return ["/usr/bin/python3", WITNESS, root, tree]
