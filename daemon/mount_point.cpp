@@ -30,11 +30,7 @@ Obstacle served_already(const std::string& mount) {
         return mount + ": already served by copperd, process " + std::to_string(record->pid) +
                "; end it with " + clear_command(mount);
     }
-    const auto mounts = read_mounts();
-    const bool mounted = std::any_of(mounts.begin(), mounts.end(), [&](const Mount& each) {
-        return each.point == mount && each.type == copper_filesystem_type;
-    });
-    if (!mounted) {
+    if (!is_served(mount)) {
         return std::nullopt;
     }
     if (read_instance(instance_directory(::geteuid(), mount))) {
@@ -138,6 +134,13 @@ MadeDirectories::~MadeDirectories() {
     for (const auto& path : paths_) {
         ::rmdir(path.c_str());  // only if it is empty
     }
+}
+
+bool is_served(const std::string& mount) {
+    const auto mounts = read_mounts();
+    return std::any_of(mounts.begin(), mounts.end(), [&](const Mount& each) {
+        return each.point == mount && each.type == copper_filesystem_type;
+    });
 }
 
 tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,

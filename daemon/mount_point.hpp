@@ -30,6 +30,9 @@ class MadeDirectories {
     std::vector<std::string> paths_;
 };
 
+// Whether a Copper, alive or dead, is mounted there. Reads the mount table, not the mount.
+bool is_served(const std::string& mount);
+
 // Checks what can be known before mounting: `mount` (as of canonical_mount()) exists, is not served by a
 // Copper, alive or dead, and does not lie in a Copper mount or a filesystem of the kernel. `make` makes it if
 // its parent exists, and for the default mount the parent, /tmp/$USER, as well. The errors say what to do.

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "cache/mount_table.hpp"
 #include "daemon/json_text.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
@@ -479,13 +478,6 @@ json Node::answer_stats(const std::string& paths_max) {
     return stats;
 }
 
-bool Node::is_mounted() const {
-    const auto mounts = read_mounts();
-    return std::any_of(mounts.begin(), mounts.end(), [this](const Mount& mount) {
-        return mount.point == options_.mount && mount.type == copper_filesystem_type;
-    });
-}
-
 json Node::answer_stop(const std::string& patience_ms) {
     stop(StopReason::asked);
     // The call to leave comes when all have answered or the asker's patience has ended; or never, if it is
@@ -494,7 +486,7 @@ json Node::answer_stop(const std::string& patience_ms) {
                                                          stop_patience_max.count()));
     loop_.at(std::chrono::steady_clock::now() + patience + abandoned_after,
              [this] { leave(Parting::alone); });
-    const bool unmounted = session_ == nullptr || !is_mounted();
+    const bool unmounted = session_ == nullptr || !is_served(options_.mount);
     return {{"host", host_name()}, {"unmounted", unmounted}, {"reason", to_string(stop_reason_)}};
 }
 

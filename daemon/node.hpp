@@ -90,7 +90,6 @@ class Node {
     nlohmann::json answer_departed(const std::string& rank_text);
     nlohmann::json answer_leave(const std::string& how);
     const char* state();
-    bool is_mounted() const;
 
     void handle_request(const ControlRequest& request, const ControlServer::Reply& reply);
     ControlReply make_reply(const ProgressLoop::Parts& parts) const;

@@ -20,9 +20,9 @@
 #include <system_error>
 #include <vector>
 
-#include "cache/mount_table.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/log.hpp"
+#include "daemon/mount_point.hpp"
 #include "fuse/mount_point.hpp"
 
 namespace copper {
@@ -279,10 +279,7 @@ class Supervisor {
 
     // Leaves nothing behind.
     [[noreturn]] void give_up() {
-        const auto mounts = read_mounts();
-        if (std::any_of(mounts.begin(), mounts.end(), [this](const Mount& mount) {
-                return mount.point == mount_ && mount.type == copper_filesystem_type;
-            })) {
+        if (is_served(mount_)) {
             unmount(mount_);
         }
         const std::string directory = instance_directory(::geteuid(), mount_);
