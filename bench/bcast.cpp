@@ -1,6 +1,6 @@
 // Our broadcast beside MPI_Bcast, of the same bytes between the same ranks in the same run:
 //
-//   mpirun -n 4 build/bench/copper_bcast [--runs N] [--mpi-only] [BYTES...]
+//   mpirun -n 4 build/bench/copper_bcast [--runs N] [--arity K] [--mpi-only] [BYTES...]
 //
 // Each rank runs what a daemon runs below its mount: cache, Mover, wire format and MPI fabric; the reader
 // "reads" from memory. A file of BYTES is broadcast, and the time is that until the last rank has verified
@@ -67,7 +67,7 @@ enum class Way { pushed, asked };
 
 class Rig final : private Mover::Effects {
   public:
-    Rig(Fabric& fabric, const MemoryStore& store, Way way)
+    Rig(Fabric& fabric, const MemoryStore& store, Way way, std::size_t arity)
         : way_(way),
           fabric_(fabric),
           store_(store),
@@ -77,7 +77,7 @@ class Rig final : private Mover::Effects {
                          wanted_.push_back(key);
                      }
                  }),
-          membership_({.size = fabric.size(), .self = fabric.self(), .arity = 2, .readers = 1}),
+          membership_({.size = fabric.size(), .self = fabric.self(), .arity = arity, .readers = 1}),
           // Who does not ask must not be passed over.
           mover_(way == Way::pushed
                      ? Mover::Options{.push = Push::always, .backlog_bytes_max = ~std::uint64_t{0}}
@@ -219,10 +219,13 @@ double median(std::vector<double> values) {
 int run(int argc, char** argv) {
     std::vector<std::uint64_t> sizes;
     std::size_t runs = 9;
+    std::size_t arity = Membership::Options{}.arity;
     bool mpi_only = false;
     for (int i = 1; i < argc; ++i) {
         if (argv[i] == std::string("--runs") && i + 1 < argc) {
             runs = std::strtoul(argv[++i], nullptr, 10);
+        } else if (argv[i] == std::string("--arity") && i + 1 < argc) {
+            arity = std::strtoul(argv[++i], nullptr, 10);
         } else if (argv[i] == std::string("--mpi-only")) {
             mpi_only = true;
         } else {
@@ -240,8 +243,8 @@ int run(int argc, char** argv) {
     const bool speaks = (*fabric)->self() == Rank{0};
     MemoryStore store(largest);
     std::vector<std::byte> buffer(largest);
-    auto pushing = std::make_unique<Rig>(**fabric, store, Way::pushed);
-    auto asking = std::make_unique<Rig>(**fabric, store, Way::asked);
+    auto pushing = std::make_unique<Rig>(**fabric, store, Way::pushed, arity);
+    auto asking = std::make_unique<Rig>(**fabric, store, Way::asked, arity);
     const int root = static_cast<int>(pushing->reader().value);
     if (speaks && !mpi_only) {
         std::printf("| ranks |     bytes | MPI_Bcast us | pushed us | asked us | pushed/MPI | asked/MPI |\n");

@@ -125,6 +125,8 @@ class Driver final : public MpiFabric {
     void post(std::size_t receive);
     void acknowledge_losses();
     bool take_messages(const Receive& receive);
+    bool take_oldest(const Receive& receive);
+    void take_received(std::size_t index, const MPI_Status& status, int error, const Receive& receive);
     void take_in_order(Bytes message, Rank from, int tag, const Receive& receive);
     void check_gaps();
     void take_message(Bytes message, Rank from, const Receive& receive);
@@ -152,7 +154,8 @@ class Driver final : public MpiFabric {
     // The posted receives of messages: what belongs to one has the same index.
     std::vector<std::unique_ptr<std::byte[]>> buffers_;
     std::vector<MPI_Request> receives_;
-    std::vector<int> arrived_;  // filled by MPI_Testsome, as is statuses_
+    std::deque<std::size_t> posted_;  // in this order
+    std::vector<int> arrived_;        // filled by MPI_Testsome, as is statuses_
     std::vector<MPI_Status> statuses_;
     std::set<Rank> with_early_;  // peers with early messages
     std::list<Body> bodies_;     // in the order of their announcements
@@ -178,6 +181,7 @@ void Driver::add_receives(std::size_t count) {
 void Driver::post(std::size_t receive) {
     MPI_Irecv(buffers_[receive].get(), static_cast<int>(message_bytes_max), MPI_BYTE, MPI_ANY_SOURCE,
               MPI_ANY_TAG, messages_, &receives_[receive]);
+    posted_.push_back(receive);
 }
 
 Driver::Message Driver::spare_message() {
@@ -337,24 +341,48 @@ bool Driver::take_messages(const Receive& receive) {
         acknowledge_losses();
     }
     if (count == MPI_UNDEFINED || count == 0) {
-        return false;
+        return take_oldest(receive);
     }
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-        const auto index = static_cast<std::size_t>(arrived_[i]);
         const MPI_Status& status = statuses_[i];
-        if (result == MPI_SUCCESS || status.MPI_ERROR == MPI_SUCCESS) {
-            int bytes = 0;
-            MPI_Get_count(&status, MPI_BYTE, &bytes);
-            take_in_order({buffers_[index].get(), static_cast<std::size_t>(bytes)},
-                          Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)}, status.MPI_TAG, receive);
-        } else if (is_truncation(status.MPI_ERROR)) {
-            ++counters_.refused;  // none of ours is so large
-        }
-        if (receives_[index] == MPI_REQUEST_NULL) {
-            post(index);
-        }
+        take_received(static_cast<std::size_t>(arrived_[i]), status,
+                      result == MPI_SUCCESS ? MPI_SUCCESS : status.MPI_ERROR, receive);
     }
     return true;
+}
+
+// Open MPI's MPI_Testsome lets messages come in after it has looked for them, and MPI_Test looks again. What
+// comes next is matched by the receive that was posted first.
+bool Driver::take_oldest(const Receive& receive) {
+    const std::size_t oldest = posted_.front();
+    int done = 0;
+    MPI_Status status;
+    const int result = MPI_Test(&receives_[oldest], &done, &status);
+    if (result != MPI_SUCCESS) {
+        acknowledge_losses();
+    }
+    if (done != 0) {
+        take_received(oldest, status, result, receive);
+    }
+    return done != 0;
+}
+
+void Driver::take_received(std::size_t index, const MPI_Status& status, int error, const Receive& receive) {
+    if (error == MPI_SUCCESS) {
+        int bytes = 0;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        take_in_order({buffers_[index].get(), static_cast<std::size_t>(bytes)},
+                      Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)}, status.MPI_TAG, receive);
+    } else if (is_truncation(error)) {
+        ++counters_.refused;  // none of ours is so large
+        if (receives_[index] != MPI_REQUEST_NULL) {
+            MPI_Request_free(&receives_[index]);
+        }
+    }
+    if (receives_[index] == MPI_REQUEST_NULL) {
+        posted_.erase(std::find(posted_.begin(), posted_.end(), index));
+        post(index);
+    }
 }
 
 void Driver::take_in_order(Bytes message, Rank from, int tag, const Receive& receive) {

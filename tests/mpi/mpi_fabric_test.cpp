@@ -1,5 +1,6 @@
 // Drives the MPI fabric for real: started by mpirun, as each of several ranks.
 //   mpi_fabric_test exchange   all pairs send each other thousands of frames of all sizes in both lanes
+//   mpi_fabric_test glance     what has arrived must be found by the first call of progress()
 //   mpi_fabric_test loss       the last rank is killed in the middle of its sends; the others must go on
 //   mpi_fabric_test strangers  the last rank has another key, the one before it none; the others must go on,
 //   and
@@ -13,6 +14,7 @@
 #include <random>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "collectives/mpi_fabric.hpp"
 
@@ -115,8 +117,7 @@ class Traffic {
     void progress_until(Condition condition, const char* what) {
         const auto deadline = SteadyClock::now() + patience;
         while (!condition()) {
-            fabric_.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
-                             [this](Rank rank) { lost_.insert(rank); });
+            progress_once();
             if (SteadyClock::now() > deadline) {
                 for (std::size_t rank = 0; rank < next_.size(); ++rank) {
                     std::fprintf(stderr, "rank %u: of rank %zu %llu eager and %llu bulk frames came; %s\n",
@@ -128,6 +129,11 @@ class Traffic {
                 fail(self_, what);
             }
         }
+    }
+
+    void progress_once() {
+        fabric_.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
+                         [this](Rank rank) { lost_.insert(rank); });
     }
 
     void await_all_frames() {
@@ -147,6 +153,7 @@ class Traffic {
     }
 
     pid_t process_id() const { return process_id_; }
+    pid_t take_process_id() { return std::exchange(process_id_, 0); }
     const std::set<Rank>& lost() const { return lost_; }
     std::size_t received() const { return received_; }
 
@@ -182,6 +189,49 @@ void exchange(MpiFabric& fabric) {
     if (fabric.link_bytes_per_second() <= 1e3 || fabric.link_bytes_per_second() >= 1e14) {
         fail(fabric.self(), "the link's speed was not measured");
     }
+    fabric.finish(MpiFabric::Ending::together);
+}
+
+constexpr int has_sent = SIGUSR2;
+
+sigset_t signals_of_tests() {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, has_sent);
+    return signals;
+}
+
+// A daemon that shares its cores pauses after a call that has found nothing.
+void glance(MpiFabric& fabric) {
+    constexpr std::uint64_t messages = 20;
+    constexpr Rank sender{1};
+    constexpr Rank receiver{0};
+    Traffic traffic(fabric, fabric.size());
+    std::uint64_t found_at_once = 0;
+    for (std::uint64_t number = 0; number < messages; ++number) {
+        if (fabric.self() == receiver) {
+            traffic.send(sender, Lane::eager, static_cast<std::uint64_t>(::getpid()), 0, Topic::process_id);
+            traffic.progress_until([&] { return fabric.flushed(); }, "never flushed");
+            const timespec time{.tv_sec = std::chrono::seconds(patience).count(), .tv_nsec = 0};
+            const sigset_t signals = signals_of_tests();
+            if (::sigtimedwait(&signals, nullptr, &time) != has_sent) {
+                fail(receiver, "nothing was sent");
+            }
+            traffic.progress_once();
+            found_at_once += traffic.received() == number + 1 ? 1 : 0;
+            traffic.progress_until([&] { return traffic.received() == number + 1; }, "nothing arrived");
+        } else if (fabric.self() == sender) {
+            traffic.progress_until([&] { return traffic.process_id() != 0; }, "the receiver is not there");
+            traffic.send(receiver, Lane::eager, number, 100);
+            traffic.progress_until([&] { return fabric.flushed(); }, "never flushed");
+            ::kill(traffic.take_process_id(), has_sent);
+        }
+    }
+    // The first ones come while the link is still being made.
+    if (fabric.self() == receiver && found_at_once < messages / 2) {
+        fail(receiver, "what had arrived was not found at once");
+    }
+    traffic.part();
     fabric.finish(MpiFabric::Ending::together);
 }
 
@@ -263,6 +313,8 @@ std::optional<JobKey> key_in(std::string_view scenario) {
 
 int run(std::string_view scenario) {
     ::signal(SIGPIPE, SIG_IGN);  // as the daemon does
+    const sigset_t signals = signals_of_tests();
+    ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // in the MPI library's threads too
     // Small limits, so that they are reached.
     auto fabric = MpiFabric::start({.receives_posted = 4,
                                     .bodies_in_flight_max = 2,
@@ -276,7 +328,9 @@ int run(std::string_view scenario) {
     if ((*fabric)->size() < 3 || !MpiFabric::launched()) {
         fail((*fabric)->self(), "started by mpirun -np 3 at least, please");
     }
-    if (scenario == "loss") {
+    if (scenario == "glance") {
+        glance(**fabric);
+    } else if (scenario == "loss") {
         loss(**fabric);
     } else if (scenario == "strangers") {
         strangers(**fabric);

@@ -421,10 +421,13 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     }
     const std::uint64_t bytes = frame.header.size + frame.body.size;
     backlog_[{from, to}] += bytes;
+    TimePoint& sent = sending_until_[from];
+    sent = std::max(sent, now_) + scenario_.send_time +
+           microseconds(scenario_.node_bytes_per_us != 0 ? bytes / scenario_.node_bytes_per_us : 0);
     TimePoint& last = last_arrival_[{from, to, frame.lane}];
     const auto rate = to.value < scenario_.slow_nodes ? scenario_.slow_bytes_per_ms : 0;
     const auto transfer = microseconds(1 + (rate != 0 ? bytes * 1000 / rate : 0));
-    last = std::max(last, now_ + random_delay(scenario_.message_delay_max)) + transfer;
+    last = std::max(last, sent + random_delay(scenario_.message_delay_max)) + transfer;
     at(last, [this, from, to, arriving, bytes] {
         backlog_[{from, to}] -= bytes;
         nodes_[to.value]->receive(from, arriving);

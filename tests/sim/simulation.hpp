@@ -46,6 +46,10 @@ struct Scenario {
     // The network and the backing filesystem: uniform delays, from almost nothing to these.
     microseconds message_delay_max{500};
     microseconds read_delay_max{2000};
+    // What a node takes to send a frame before it can send the next: so long, and its bytes at this rate (0:
+    // none).
+    microseconds send_time{0};
+    std::uint64_t node_bytes_per_us = 0;
     // Faults.
     double loss = 0;               // of each frame sent
     double corruption = 0;         // of each frame sent: one bit flips
@@ -145,6 +149,7 @@ class Simulation {
     std::vector<std::unique_ptr<Node>> ended_;  // crashed ones that were restarted
     std::vector<bool> side_;                    // of a partition, by node
     TimePoint divided_until_{};
+    std::map<Rank, TimePoint> sending_until_;
     std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;
     std::map<std::pair<Rank, Rank>, std::uint64_t> backlog_;  // bytes on their way
     std::vector<std::uint64_t> membership_this_second_;       // by node
