@@ -79,9 +79,10 @@ class Rig final : private Mover::Effects {
                  }),
           membership_({.size = fabric.size(), .self = fabric.self(), .arity = arity, .readers = 1}),
           // Who does not ask must not be passed over.
-          mover_(way == Way::pushed
-                     ? Mover::Options{.push = Push::always, .backlog_bytes_max = ~std::uint64_t{0}}
-                     : Mover::Options{},
+          mover_(way == Way::pushed ? Mover::Options{.push = Push::always,
+                                                     .backlog_bytes_max = ~std::uint64_t{0},
+                                                     .total_backlog_bytes_max = ~std::uint64_t{0}}
+                                    : Mover::Options{},
                  trees_, membership_, *this) {}
 
     Rank reader() const { return membership_.readers().front(); }
@@ -171,7 +172,8 @@ class Rig final : private Mover::Effects {
         cache_.deliver(key, object, retention);
     }
     std::uint64_t backlog_bytes(Rank to) override { return fabric_.backlog_bytes(to); }
-    void read(const ObjectKey& key) override { reads_.push_back(key); }
+    std::uint64_t backlog_bytes() override { return fabric_.backlog_bytes(); }
+    void read(const ObjectKey& key, ReadFor /*whom*/) override { reads_.push_back(key); }
     void send(std::span<const Rank> to, const Message& message) override {
         const Frame frame = encode(message);
         for (const Rank rank : to) {

@@ -8,9 +8,7 @@
 namespace copper {
 namespace {
 
-// The kernel keeps the bytes of files that it got, and gets an extent in several pieces: that it asks for one
-// does not tell that it will ask again.
-bool is_kept_by_kernel(const ObjectKey& key) {
+bool is_extent(const ObjectKey& key) {
     return key.kind == ObjectKind::extent || key.kind == ObjectKind::own_extent;
 }
 
@@ -48,7 +46,9 @@ void Cache::get(const ObjectKey& key, Waiter waiter) {
         Slot& slot = (*shard)[key];
         if (is_current(slot)) {
             hit = slot.kept->object;
-            if (!is_kept_by_kernel(key)) {
+            // The kernel keeps the bytes of files that it got, and gets an extent in several pieces: that it
+            // asks for one does not tell that it will ask again.
+            if (!is_extent(key)) {
                 slot.kept->use();
             }
         } else {
@@ -67,6 +67,7 @@ void Cache::get(const ObjectKey& key, Waiter waiter) {
         eviction_.remove({&expired, 1});
     }
     if (first) {
+        extents_in_flight_ += is_extent(key) ? 1 : 0;
         fetch_(key);
     }
 }
@@ -92,6 +93,9 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Retention ret
         Slot& slot = (*shard)[key];
         waiters.swap(slot.waiters);
         replaced = std::exchange(slot.kept, kept);
+    }
+    if (!waiters.empty() && is_extent(key)) {
+        --extents_in_flight_;
     }
     if (replaced != nullptr) {
         eviction_.remove({&replaced, 1});
@@ -141,9 +145,11 @@ void Cache::drop(std::string_view path) {
 
 std::uint32_t Cache::read_ahead_extents() const {
     constexpr std::uint64_t budget_share = 8;
-    constexpr std::uint64_t extents_max = 16;
-    return static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(options_.budget_bytes / budget_share / extent_bytes, 1, extents_max));
+    constexpr std::uint64_t of_a_file_max = 16;
+    constexpr std::uint64_t of_all_max = 32;
+    const std::uint64_t in_flight = std::min<std::uint64_t>(extents_in_flight_, of_all_max);
+    const std::uint64_t most = std::min(of_a_file_max, options_.budget_bytes / budget_share / extent_bytes);
+    return static_cast<std::uint32_t>(std::min(std::max<std::uint64_t>(most, 1), of_all_max - in_flight));
 }
 
 Cache::Statistics Cache::statistics() const {

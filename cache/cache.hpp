@@ -58,7 +58,8 @@ class Cache {
     // Forgets what is kept of `path` and everything below it. What is in flight stays in flight.
     void drop(std::string_view path);
 
-    // How much of a file may be fetched ahead of its reading: what the budget leaves room for.
+    // How much of a file may be fetched ahead of its reading: what the budget, and what is in flight for
+    // other readings, leave room for.
     std::uint32_t read_ahead_extents() const;
 
     Statistics statistics() const;
@@ -83,6 +84,7 @@ class Cache {
     std::array<Guarded<Shard>, shard_count> shards_;
     Eviction eviction_;
     std::atomic<std::uint64_t> hits_ = 0, misses_ = 0;
+    std::atomic<std::uint64_t> extents_in_flight_ = 0;
 };
 
 }  // namespace copper

@@ -49,6 +49,8 @@ class Fabric {
 
     // Bytes of frames to this node that were given to send() and have not left yet.
     virtual std::uint64_t backlog_bytes(Rank to) const = 0;
+    // The same of all nodes, but for those that have taken nothing for a second.
+    virtual std::uint64_t backlog_bytes() const = 0;
 
     // Moves what can be moved without blocking. True if anything moved.
     virtual bool progress(const Receive& receive, const Lost& lost) = 0;
@@ -72,6 +74,7 @@ class SoloFabric final : public Fabric {
     std::uint32_t size() const override { return 1; }
     void send(Rank, const Frame&) override {}
     std::uint64_t backlog_bytes(Rank) const override { return 0; }
+    std::uint64_t backlog_bytes() const override { return 0; }
     bool progress(const Receive&, const Lost&) override { return false; }
     bool flushed() const override { return true; }
     bool must_poll() const override { return false; }

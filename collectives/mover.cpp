@@ -246,7 +246,7 @@ void Mover::read(const ObjectKey& key, Pending& pending, Reading reading) {
     pending.reading = reading;
     pending.asked.reset();
     pending.read_at = now_;
-    effects_.read(key);
+    effects_.read(key, reading == Reading::directly ? Effects::ReadFor::itself : Effects::ReadFor::others);
     go_on_at(key, pending, reading == Reading::to_publish ? now_ + slow_after() : TimePoint::max());
 }
 
@@ -322,14 +322,17 @@ void Mover::go_on(const ObjectKey& key, Pending& pending) {
             read(key, pending, Reading::to_publish);
             return;
         }
-        if (hand_on(key, pending)) {
+        // What waits for links that are slow would come no sooner from another reader.
+        const bool is_slow =
+            pending.reading == Reading::no || effects_.backlog_bytes() < options_.bytes_for_others_max / 2;
+        if (is_slow && hand_on(key, pending)) {
             return;
         }
         if (pending.reading == Reading::no) {
             publish(key, ObjectPtr(pending.doubtful));
             return;
         }
-        pending.help_at = TimePoint::max();
+        pending.help_at = is_slow ? TimePoint::max() : now_ + slow_after();
     }
     go_on_at(key, pending, pending.help_at);
 }
@@ -654,9 +657,11 @@ void Mover::broadcast(Publication publication, std::optional<Rank> from, const s
 
 // Who asks has made room for it.
 std::vector<Rank> Mover::without_congested(std::vector<Rank> ranks, const std::vector<Rank>& askers) {
-    counters_.passed_over += std::erase_if(ranks, [&](Rank rank) {
-        return !contains(askers, rank) && effects_.backlog_bytes(rank) > options_.backlog_bytes_max;
-    });
+    const std::uint64_t left = options_.total_backlog_bytes_max -
+                               std::min(options_.total_backlog_bytes_max, effects_.backlog_bytes());
+    const std::uint64_t most = std::min(options_.backlog_bytes_max, left);
+    counters_.passed_over += std::erase_if(
+        ranks, [&](Rank rank) { return !contains(askers, rank) && effects_.backlog_bytes(rank) > most; });
     return ranks;
 }
 

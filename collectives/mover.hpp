@@ -75,11 +75,14 @@ class Mover {
         virtual ObjectPtr find(const ObjectKey& key) = 0;
         // Into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) = 0;
-        // Starts a read of the backing filesystem, which ends in read_done().
-        virtual void read(const ObjectKey& key) = 0;
+        // Starts a read of the backing filesystem, which ends in read_done(). One for others may wait until
+        // less is on its way to them.
+        enum class ReadFor : std::uint8_t { others, itself };
+        virtual void read(const ObjectKey& key, ReadFor whom) = 0;
         virtual void send(std::span<const Rank> to, const Message& message) = 0;
         // Bytes that are on their way to a node.
         virtual std::uint64_t backlog_bytes(Rank to) = 0;
+        virtual std::uint64_t backlog_bytes() = 0;  // to all
     };
 
     struct Options {
@@ -95,7 +98,13 @@ class Mover {
         std::size_t damaged_remembered_max = 1024;
         std::uint32_t hops_max = 64;
         Push push = Push::automatic;
-        std::uint64_t backlog_bytes_max = 16U << 20;  // of a node that broadcasts do not pass over
+        // Of a node that broadcasts do not pass over: so much, or what is left of so much to all nodes
+        // together. Then n slow nodes leave 1/(n + 1) of it to the others (Choudhury and Hahne, IEEE/ACM
+        // Trans. Networking 6(2), 1998).
+        std::uint64_t backlog_bytes_max = 16U << 20;
+        std::uint64_t total_backlog_bytes_max = 48U << 20;
+        // A read for others waits while so many bytes are being read for them or on their way to them.
+        std::uint64_t bytes_for_others_max = 32U << 20;
     };
 
     Mover(Options options, const Trees& trees, Membership& membership, Effects& effects);

@@ -37,6 +37,7 @@ constexpr std::uint64_t message_tags = 32768;  // MPI allows no fewer
 // A sender has a few messages under way at a time (Options::sends_in_flight_per_peer_max).
 constexpr std::uint64_t early_messages_max = 256;
 constexpr std::size_t spare_messages_max = 16;
+constexpr std::chrono::seconds stalled_after{1};
 
 constexpr std::size_t message_bytes_max =
     envelope_bytes + frame_overhead_bytes + header_bytes_max + eager_body_bytes_max;
@@ -78,6 +79,7 @@ class Driver final : public MpiFabric {
     FabricCounters counters() const override { return counters_; }
     double link_bytes_per_second() const override { return link_bytes_per_second_; }
     std::uint64_t backlog_bytes(Rank to) const override { return peers_[to.value].backlog_bytes; }
+    std::uint64_t backlog_bytes() const override;
 
     void send(Rank to, const Frame& frame) override;
     bool progress(const Receive& receive, const Lost& lost) override;
@@ -151,6 +153,7 @@ class Driver final : public MpiFabric {
     Clock::time_point last_bulk_sent_;
     MPI_Comm messages_;
     std::vector<Peer> peers_;
+    std::uint64_t backlog_bytes_ = 0;  // of all peers that are not lost
     // The posted receives of messages: what belongs to one has the same index.
     std::vector<std::unique_ptr<std::byte[]>> buffers_;
     std::vector<MPI_Request> receives_;
@@ -205,8 +208,21 @@ void Driver::send(Rank to, const Frame& frame) {
         return;
     }
     peer.backlog_bytes += frame_bytes(frame);
+    backlog_bytes_ += frame_bytes(frame);
     queue.waiting.push_back(frame);
     start_waiting(to, frame.lane);
+}
+
+std::uint64_t Driver::backlog_bytes() const {
+    std::uint64_t bytes = backlog_bytes_;
+    const auto now = sends_.empty() ? Clock::time_point() : Clock::now();
+    std::set<Rank> stalled;
+    for (const Outgoing& outgoing : sends_) {
+        if (now - outgoing.since > stalled_after && stalled.insert(outgoing.to).second) {
+            bytes -= peers_[outgoing.to.value].backlog_bytes;
+        }
+    }
+    return bytes;
 }
 
 // What goes into the next message: eager frames as many as fit, a bulk frame alone.
@@ -275,6 +291,7 @@ bool Driver::complete_sends() {
         Peer& peer = peers_[outgoing->to.value];
         --peer.queues[static_cast<std::size_t>(outgoing->lane)].in_flight;
         peer.backlog_bytes -= outgoing->bytes;
+        backlog_bytes_ -= outgoing->bytes;
         if (outgoing->lane == Lane::bulk) {
             // Several are under way at a time: what counts is the time in which any was.
             const auto begin = std::max(outgoing->since, std::exchange(last_bulk_sent_, Clock::now()));
@@ -296,6 +313,7 @@ bool Driver::complete_sends() {
 void Driver::lose(Rank rank) {
     Peer& peer = peers_[rank.value];
     peer.lost = true;
+    backlog_bytes_ -= std::exchange(peer.backlog_bytes, 0);
     for (Queue& queue : peer.queues) {
         queue.waiting.clear();
     }

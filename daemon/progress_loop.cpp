@@ -118,7 +118,7 @@ bool ProgressLoop::take_events() {
 void ProgressLoop::handle(Event& event, TimePoint time) {
     std::visit(Overloaded{[&](Want& want) { mover_.want(want.key, time); },
                           [&](ReadDone& done) {
-                              --reads_in_flight_;
+                              --reads_for(done.whom).in_flight;
                               mover_.read_done(done.key, done.object, time);
                           },
                           [](Task& task) { task(); }},
@@ -324,9 +324,12 @@ std::uint64_t ProgressLoop::backlog_bytes(Rank to) {
     return around_.fabric.backlog_bytes(to);
 }
 
-void ProgressLoop::read(const ObjectKey& key) {
-    ++reads_in_flight_;
-    waiting_reads_.push_back(key);
+std::uint64_t ProgressLoop::backlog_bytes() {
+    return around_.fabric.backlog_bytes();
+}
+
+void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
+    reads_for(whom).waiting.push_back(key);
     start_reads();
 }
 
@@ -339,19 +342,30 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, double link_bytes_pe
     return is_shared ? compressor_.compress(key, std::move(object), link_bytes_per_second) : object;
 }
 
-// What the pool has no place for waits here: each job that ends posts an event, after which the loop comes
-// back.
+// What may not begin yet waits here: each read that ends posts an event, and whatever leaves for other nodes
+// moves the loop, after which it comes back.
 void ProgressLoop::start_reads() {
-    while (!waiting_reads_.empty()) {
-        const auto link_bytes_per_second = around_.fabric.link_bytes_per_second();
-        const bool submitted = pool_.submit([this, key = waiting_reads_.front(), link_bytes_per_second] {
-            push(ReadDone{key, read_and_code(key, link_bytes_per_second)}, SIZE_MAX);
-        });
-        if (!submitted) {
-            return;
+    for (const ReadFor whom : {ReadFor::itself, ReadFor::others}) {
+        auto& waiting = reads_for(whom).waiting;
+        while (!waiting.empty() && may_read(whom) && start_read(waiting.front(), whom)) {
+            waiting.pop_front();
         }
-        waiting_reads_.pop_front();
     }
+}
+
+bool ProgressLoop::may_read(ReadFor whom) const {
+    return whom == ReadFor::itself ||
+           reads_for_others_.in_flight * extent_bytes + around_.fabric.backlog_bytes() <
+               options_.mover.bytes_for_others_max;
+}
+
+bool ProgressLoop::start_read(const ObjectKey& key, ReadFor whom) {
+    const auto link_bytes_per_second = around_.fabric.link_bytes_per_second();
+    const bool submitted = pool_.submit([this, key, whom, link_bytes_per_second] {
+        push(ReadDone{key, whom, read_and_code(key, link_bytes_per_second)}, SIZE_MAX);
+    });
+    reads_for(whom).in_flight += submitted ? 1 : 0;
+    return submitted;
 }
 
 void ProgressLoop::send(std::span<const Rank> to, const Message& message) {

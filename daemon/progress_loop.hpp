@@ -80,7 +80,9 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     const Membership& membership() const { return membership_; }
     const MoverCounters& mover_counters() const { return mover_.counters(); }
     std::uint64_t frames_refused() const { return frames_refused_; }
-    std::uint64_t reads_in_flight() const { return reads_in_flight_; }
+    std::uint64_t reads_in_flight() const {
+        return reads_for_others_.in_flight + reads_for_itself_.in_flight;
+    }
 
   private:
     struct Want {
@@ -88,9 +90,14 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     };
     struct ReadDone {
         ObjectKey key;
+        ReadFor whom;
         ObjectPtr object;
     };
     using Event = std::variant<Want, ReadDone, Task>;
+    struct Reads {
+        std::deque<ObjectKey> waiting;  // not more than the Mover has pending: it starts one read for each
+        std::uint64_t in_flight = 0;    // in the pool
+    };
     struct Inbox {
         std::vector<Event> events;
         bool sleeping = false;  // the loop waits for it: the waker must notify
@@ -99,9 +106,10 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     // Mover::Effects and RollCall::Effects
     ObjectPtr find(const ObjectKey& key) override;
     void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) override;
-    void read(const ObjectKey& key) override;
+    void read(const ObjectKey& key, ReadFor whom) override;
     void send(std::span<const Rank> to, const Message& message) override;
     std::uint64_t backlog_bytes(Rank to) override;
+    std::uint64_t backlog_bytes() override;
     std::string answer(const std::string& verb, const std::string& argument) override;
     void finished(std::uint64_t id, Parts parts) override;
 
@@ -118,6 +126,9 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     void lose(const std::vector<LostNode>& nodes);
     bool poll_fabric();
     void start_reads();
+    bool start_read(const ObjectKey& key, ReadFor whom);
+    bool may_read(ReadFor whom) const;
+    Reads& reads_for(ReadFor whom) { return whom == ReadFor::others ? reads_for_others_ : reads_for_itself_; }
     ObjectPtr read_and_code(const ObjectKey& key, double link_bytes_per_second);
     void run_due();
     std::optional<TimePoint> next_deadline() const;
@@ -141,10 +152,8 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     CoreGauge cores_;
     std::map<std::uint64_t, std::function<void(const Parts&)>> callers_;
     std::multimap<TimePoint, Task> tasks_;
-    // Reads that wait for a place in the pool. Not more than the Mover has pending: it starts one read for
-    // each.
-    std::deque<ObjectKey> waiting_reads_;
-    std::uint64_t reads_in_flight_ = 0;
+    Reads reads_for_others_;
+    Reads reads_for_itself_;
     std::uint64_t frames_refused_ = 0;
     bool warned_of_strangers_ = false;
     std::optional<TimePoint> leave_by_;

@@ -137,8 +137,14 @@ class Traffic {
     }
 
     void await_all_frames() {
+        if (fabric_.backlog_bytes() == 0) {
+            fail(self_, "nothing is on its way");
+        }
         progress_until([this] { return received_ == expected_; }, "frames did not arrive");
         progress_until([this] { return fabric_.flushed(); }, "never flushed");
+        if (fabric_.backlog_bytes() != 0) {
+            fail(self_, "something is on its way although all is sent");
+        }
     }
 
     // Each tells each that it has all: then nothing is under way but what flushed() knows of.

@@ -121,7 +121,8 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         cache_.deliver(key, object, retention);
     }
     std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{membership_.self(), to}]; }
-    void read(const ObjectKey& key) override {
+    std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[membership_.self()]; }
+    void read(const ObjectKey& key, ReadFor /*whom*/) override {
         ++simulation_.report_.reads[key];
         const Scenario& scenario = simulation_.scenario_;
         const Rank self = membership_.self();
@@ -421,6 +422,7 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     }
     const std::uint64_t bytes = frame.header.size + frame.body.size;
     backlog_[{from, to}] += bytes;
+    total_backlog_[from] += bytes;
     TimePoint& sent = sending_until_[from];
     sent = std::max(sent, now_) + scenario_.send_time +
            microseconds(scenario_.node_bytes_per_us != 0 ? bytes / scenario_.node_bytes_per_us : 0);
@@ -430,6 +432,7 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     last = std::max(last, sent + random_delay(scenario_.message_delay_max)) + transfer;
     at(last, [this, from, to, arriving, bytes] {
         backlog_[{from, to}] -= bytes;
+        total_backlog_[from] -= bytes;
         nodes_[to.value]->receive(from, arriving);
     });
     if (chance(scenario_.duplication)) {

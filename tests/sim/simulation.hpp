@@ -152,6 +152,7 @@ class Simulation {
     std::map<Rank, TimePoint> sending_until_;
     std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;
     std::map<std::pair<Rank, Rank>, std::uint64_t> backlog_;  // bytes on their way
+    std::map<Rank, std::uint64_t> total_backlog_;             // by sender
     std::vector<std::uint64_t> membership_this_second_;       // by node
     std::int64_t this_second_ = 0;
     std::uint32_t readers_lost_ = 0;

@@ -245,5 +245,26 @@ TEST(Cache, EveryWaiterOfManyThreadsIsWokenOnce) {
     EXPECT_EQ(cache.statistics().objects, 0U);
 }
 
+TEST(Cache, ReadingAheadLeavesRoomForWhatIsInFlight) {
+    Fixture f;
+    EXPECT_EQ(f.cache.read_ahead_extents(), 16U) << "of one file, however large the budget";
+    EXPECT_EQ(Fixture(64 * extent_bytes).cache.read_ahead_extents(), 8U) << "an eighth of the budget";
+    EXPECT_EQ(Fixture(0).cache.read_ahead_extents(), 1U);
+    const auto path = [](int number) { return "/f" + std::to_string(number); };
+    for (int number = 0; number < 20; ++number) {
+        f.get(path(number));
+        f.get(path(number));
+    }
+    EXPECT_EQ(f.cache.read_ahead_extents(), 12U) << "of 32 in all";
+    for (int number = 20; number < 40; ++number) {
+        f.get(path(number));
+    }
+    EXPECT_EQ(f.cache.read_ahead_extents(), 0U);
+    for (int number = 0; number < 50; ++number) {  // the last ones were not asked for
+        f.cache.deliver(key_of(path(number)), object_of(1));
+    }
+    EXPECT_EQ(f.cache.read_ahead_extents(), 16U);
+}
+
 }  // namespace
 }  // namespace copper

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <variant>
 
@@ -46,7 +47,8 @@ class Recorder final : public Mover::Effects {
             cache[key] = object;
         }
     }
-    void read(const ObjectKey& key) override {
+    void read(const ObjectKey& key, ReadFor whom) override {
+        read_for = whom;
         log.push_back("read");
         reads.push_back(key);
     }
@@ -55,7 +57,11 @@ class Recorder final : public Mover::Effects {
         sent.push_back({{to.begin(), to.end()}, message});
     }
 
-    std::uint64_t backlog_bytes(Rank to) override { return to == congested ? ~std::uint64_t{0} : 0; }
+    std::uint64_t backlog_bytes(Rank to) override { return backlogs[to]; }
+    std::uint64_t backlog_bytes() override {
+        return std::accumulate(backlogs.begin(), backlogs.end(), std::uint64_t{0},
+                               [](std::uint64_t sum, const auto& backlog) { return sum + backlog.second; });
+    }
 
     template <typename T>
     std::vector<std::pair<std::vector<Rank>, T>> take() {
@@ -70,7 +76,8 @@ class Recorder final : public Mover::Effects {
     }
 
     bool keeps = true;
-    std::optional<Rank> congested;
+    std::map<Rank, std::uint64_t> backlogs;
+    ReadFor read_for = ReadFor::itself;
     Retention retention = Retention::ordinary;  // of the last delivery
     std::map<ObjectKey, ObjectPtr> cache;
     std::vector<std::string> log;
@@ -880,6 +887,18 @@ TEST(Mover, AFilesystemThatIsUsuallySlowIsGivenMoreTime) {
     EXPECT_EQ(handed_on_in(2800ms), 0U);
 }
 
+// Reads for others wait for the links: then another reader would be no faster.
+TEST(Mover, AReaderThatHasMuchToSendIsNotSlow) {
+    Node reader(reader_of(listing_key), {.deadline = 10s});
+    reader.effects.backlogs[at(listing_key, 5)] = 20U << 20;
+    reader.mover.want(listing_key, start);
+    pass(reader, start, start + 9s);
+    EXPECT_EQ(reader.mover.counters().handed_on, 0U);
+    reader.effects.backlogs.clear();
+    pass(reader, start + 9s, start + 14s);
+    EXPECT_GT(reader.mover.counters().handed_on, 0U);
+}
+
 TEST(Mover, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
     Node node(at(listing_key, 1), {.deadline = 8s});
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
@@ -983,7 +1002,7 @@ TEST(Mover, OnlyTheKeeperKeepsAnObjectForTheJob) {
 TEST(Mover, BroadcastsPassOverANodeToWhichTooMuchIsOnItsWay) {
     Node reader(reader_of(listing_key));
     const auto children = reader.children(listing_key);
-    reader.effects.congested = children.at(0);
+    reader.effects.backlogs[children.at(0)] = 17U << 20;
     reader.mover.want(listing_key, start);
     reader.mover.read_done(listing_key, small_object(), start);
     auto sent = reader.effects.take<Publication>();
@@ -995,6 +1014,34 @@ TEST(Mover, BroadcastsPassOverANodeToWhichTooMuchIsOnItsWay) {
     sent = reader.effects.take<Publication>();
     ASSERT_EQ(sent.size(), 1U);
     EXPECT_EQ(sent[0].first, std::vector{children.at(0)}) << "who asks has room";
+}
+
+TEST(Mover, SlowNodesLeaveRoomForOthers) {
+    constexpr std::uint64_t mebibyte = 1U << 20;
+    const auto passed_over = [](std::uint64_t to_child, std::uint64_t to_others) {
+        Node reader(reader_of(listing_key));
+        reader.effects.backlogs[reader.children(listing_key).at(0)] = to_child;
+        reader.effects.backlogs[Rank{1000}] = to_others;
+        reader.mover.want(listing_key, start);
+        reader.mover.read_done(listing_key, small_object(), start);
+        return reader.mover.counters().passed_over;
+    };
+    EXPECT_EQ(passed_over(15 * mebibyte, 0), 0U);
+    EXPECT_EQ(passed_over(15 * mebibyte, 30 * mebibyte), 1U) << "3 MiB are left of 48";
+    EXPECT_EQ(passed_over(2 * mebibyte, 30 * mebibyte), 0U);
+    EXPECT_EQ(passed_over(0, 100 * mebibyte), 0U) << "a node to which nothing is on its way";
+}
+
+TEST(Mover, OnlyWhatIsReadForOthersMayWaitForThem) {
+    using ReadFor = Recorder::ReadFor;
+    Node reader(reader_of(listing_key));
+    reader.mover.want(listing_key, start);
+    EXPECT_EQ(reader.effects.read_for, ReadFor::others);
+    Node asked(at(listing_key, 9));
+    asked.mover.want(listing_key, start);
+    asked.mover.tick(start + Mover::Options{}.deadline);
+    ASSERT_EQ(asked.effects.reads.size(), 1U);
+    EXPECT_EQ(asked.effects.read_for, ReadFor::itself);
 }
 
 ObjectKey extent_of(const std::string& name, std::uint32_t index) {
