@@ -207,13 +207,6 @@ def timed(words):
     return time.perf_counter() - started
 
 
-def other_than_reader(job):
-    """A node that never reads the backing filesystem while all is well."""
-    nodes = [line.split() for line in job.status().splitlines()[1:]]
-    column = nodes[0].index("READER")
-    return next(int(node[0]) for node in nodes[1:] if node[column] in ("false", "no"))
-
-
 def find():
     """A walk over a tree that other nodes read."""
     directory = tempfile.mkdtemp(prefix="copper-bench-", dir="/tmp")
@@ -224,7 +217,7 @@ def find():
             for _ in range(5):
                 direct.append(timed(["find", directory, *action]))
                 with Copper(nodes=4, trees=[directory], options=["--readers", "1"]) as job:
-                    mirrored.append(timed(["find", job.mirrored(other_than_reader(job), directory), *action]))
+                    mirrored.append(timed(["find", job.mirrored(job.other_than_reader(), directory), *action]))
             ratio = statistics.median(mirrored) / statistics.median(direct)
             yield Row(f"{what} over {entries:,} entries, cold, not on the reader, against direct (median of 5)",
                       "at most 20 x",

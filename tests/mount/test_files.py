@@ -349,3 +349,83 @@ class Change(MountTestCase):
                     break
                 time.sleep(0.2)  # a version that was not the wanted one is remembered for a second
             self.assertIn(found, "abcdefghij")
+
+
+class ChangeInStream(MountTestCase):
+    """A long file that changes while it streams to a node that is not its reader: the bytes of the version that came first,
+    then ESTALE, for more than is read ahead is still to come; and the new version for who opens it again."""
+
+    SIZE = 64 << 20
+    PAGE = 4096
+    READ_BEFORE = 8 << 20
+
+    @classmethod
+    def content(cls, version, begin, end):
+        """Tells its version and offset everywhere."""
+        return b"".join(b"%s%15d" % (version, page) * (cls.PAGE // 16) for page in range(begin // cls.PAGE, end // cls.PAGE))
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.old = cls.content(b"a", 0, cls.SIZE)
+
+    def read(self, path, meanwhile=None):
+        """What the file says, and what it ends with."""
+        content = bytearray()
+        try:
+            with open(path, "rb", buffering=0) as file:
+                while piece := file.read(100_000):
+                    content += piece
+                    if meanwhile and len(content) >= self.READ_BEFORE:
+                        meanwhile()
+                        meanwhile = None
+        except OSError as error:
+            return content, errno.errorcode[error.errno]
+        return content, "end"
+
+    def stream(self, change, new):
+        original = self.make_directory()
+        path = f"{original}/file"
+        with open(path, "wb") as file:
+            file.write(self.old)
+        job = self.launch(nodes=3, trees=[original], options=["--readers", "1"])
+        node = job.other_than_reader()
+        content, ending = self.read(job.mirrored(node, path), meanwhile=lambda: change(path))
+        self.assertGreaterEqual(len(content), self.READ_BEFORE)
+        self.assertTrue(self.old.startswith(content), "bytes of another version, or of elsewhere")
+        self.assertEqual("ESTALE", ending)
+        content, ending = self.read(job.mirrored(node, path))
+        self.assertEqual("end", ending)
+        self.assertTrue(content == new, "not the new version")
+        for other in range(3):
+            content, ending = self.read(job.mirrored(other, path))
+            if ending == "ESTALE":  # its node still held the beginning of the old version
+                self.assertTrue(self.old.startswith(content), "bytes of another version, or of elsewhere")
+                content, ending = self.read(job.mirrored(other, path))
+            self.assertEqual("end", ending)
+            self.assertTrue(content == new, "not the new version")
+        self.assertEqual(0, sum(job.totals()["fallbacks"].values()))
+
+    def test_shrinks(self):
+        for size in (0, (4 << 20) + 777, (9 << 20) + 777, (40 << 20) + 777):
+            with self.subTest(size):
+                self.stream(lambda path, size=size: os.truncate(path, size), self.old[:size])
+
+    def test_grows(self):
+        more = self.content(b"b", self.SIZE, self.SIZE + (8 << 20))
+
+        def change(path):
+            with open(path, "ab") as file:
+                file.write(more)
+        self.stream(change, self.old + more)
+
+    def test_rewritten_in_the_middle(self):
+        for begin in (4 << 20, (9 << 20) + self.PAGE, 40 << 20):
+            with self.subTest(begin):
+                piece = self.content(b"b", begin, begin + (3 << 20))
+
+                def change(path, begin=begin, piece=piece):
+                    with open(path, "r+b") as file:
+                        file.seek(begin)
+                        file.write(piece)
+                self.stream(change, self.old[:begin] + piece + self.old[begin + len(piece):])

@@ -209,6 +209,12 @@ class Copper:
             raise CopperError(f"copper status: exit code {done.returncode}\n{done.stderr}")
         return done.stdout
 
+    def other_than_reader(self):
+        """A node that never reads the backing filesystem while all is well."""
+        nodes = [line.split() for line in self.status().splitlines()[1:]]
+        column = nodes[0].index("READER")
+        return next(int(node[0]) for node in nodes[1:] if node[column] in ("false", "no"))
+
     def totals(self):
         return self.stats()["totals"]
 
