@@ -37,8 +37,9 @@ class CodingChoice {
 
     bool is_refused(const ObjectKey& key) const;
     void refuse(const ObjectKey& key);
-    // Whether to code what the sample is of.
-    bool pays(const Sample& sample, double link_bytes_per_second);
+    // Whether to code what the sample is of. It takes as long as all of late did, or as this one did,
+    // whichever is less: any sample may have been interrupted.
+    bool pays(const Sample& sample, const Link& link);
 
   private:
     static constexpr std::size_t refused_max = 4096;
@@ -54,12 +55,11 @@ class Compressor {
     explicit Compressor(Compression compression) : compression_(compression) {}
 
     // The object, coded if it is an extent for which that pays. REQUIRES: it is not coded yet.
-    // `link_bytes_per_second`: how fast this node sends, 0 if that is not known; then `automatic` codes
-    // nothing.
-    ObjectPtr compress(const ObjectKey& key, ObjectPtr object, double link_bytes_per_second);
+    // Where the speed of the link is not known, `automatic` codes nothing.
+    ObjectPtr compress(const ObjectKey& key, ObjectPtr object, const Link& link);
 
   private:
-    bool should_code(const ObjectKey& key, const Extent& extent, double link_bytes_per_second);
+    bool should_code(const ObjectKey& key, const Extent& extent, const Link& link);
 
     const Compression compression_;
     CodingChoice choice_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/rate.hpp"
 #include "collectives/message.hpp"
 
 namespace copper {
@@ -63,8 +64,8 @@ class Fabric {
 
     virtual FabricCounters counters() const = 0;
 
-    // How fast this node has sent large bodies, at its best of late; 0: not known.
-    virtual double link_bytes_per_second() const { return 0; }
+    // How fast this node sends large bodies.
+    virtual Link link() const { return {}; }
 };
 
 // The embedded default: one node, no launcher.

@@ -77,7 +77,7 @@ class Driver final : public MpiFabric {
     bool must_poll() const override { return true; }
     bool flushed() const override { return sends_.empty(); }
     FabricCounters counters() const override { return counters_; }
-    double link_bytes_per_second() const override { return link_bytes_per_second_; }
+    Link link() const override;
     std::uint64_t backlog_bytes(Rank to) const override { return peers_[to.value].backlog_bytes; }
     std::uint64_t backlog_bytes() const override;
 
@@ -148,8 +148,7 @@ class Driver final : public MpiFabric {
     const std::uint32_t size_;
     const Sealer sealer_;
     FabricCounters counters_;
-    Rate sending_;
-    double link_bytes_per_second_ = 0;
+    LinkRate link_rate_;
     Clock::time_point last_bulk_sent_;
     MPI_Comm messages_;
     std::vector<Peer> peers_;
@@ -273,6 +272,14 @@ void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     }
 }
 
+Link Driver::link() const {
+    Link link{.bytes_per_second = link_rate_.bytes_per_second()};
+    for (const Outgoing& outgoing : sends_) {
+        link.bytes_under_way += outgoing.bytes;
+    }
+    return link;
+}
+
 bool Driver::complete_sends() {
     bool moved = false;
     const auto now = sends_.empty() ? Clock::time_point() : Clock::now();
@@ -295,11 +302,7 @@ bool Driver::complete_sends() {
         if (outgoing->lane == Lane::bulk) {
             // Several are under way at a time: what counts is the time in which any was.
             const auto begin = std::max(outgoing->since, std::exchange(last_bulk_sent_, Clock::now()));
-            sending_.add(outgoing->bytes, last_bulk_sent_ - begin);
-            // A receiver that is busy looks like a slow link, so the best of late counts: half of it after 70
-            // sends.
-            constexpr double kept = 0.99;
-            link_bytes_per_second_ = std::max(sending_.bytes_per_second(), kept * link_bytes_per_second_);
+            link_rate_.add(outgoing->bytes, last_bulk_sent_ - begin);
         }
         if (spare_messages_.size() < spare_messages_max) {
             spare_messages_.push_back(std::move(outgoing->message));

@@ -334,12 +334,12 @@ void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
 }
 
 // In a thread of the pool. What is never sent stays plain.
-ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, double link_bytes_per_second) {
+ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
     const ObjectPtr listing =
         key.kind == ObjectKind::batch ? find({ObjectKind::listing, key.path, 0}) : nullptr;
     ObjectPtr object = around_.backing.read(key, listing);
     const bool is_shared = key.kind == ObjectKind::extent && around_.trees.contains(key.path);
-    return is_shared ? compressor_.compress(key, std::move(object), link_bytes_per_second) : object;
+    return is_shared ? compressor_.compress(key, std::move(object), link) : object;
 }
 
 // What may not begin yet waits here: each read that ends posts an event, and whatever leaves for other nodes
@@ -360,9 +360,8 @@ bool ProgressLoop::may_read(ReadFor whom) const {
 }
 
 bool ProgressLoop::start_read(const ObjectKey& key, ReadFor whom) {
-    const auto link_bytes_per_second = around_.fabric.link_bytes_per_second();
-    const bool submitted = pool_.submit([this, key, whom, link_bytes_per_second] {
-        push(ReadDone{key, whom, read_and_code(key, link_bytes_per_second)}, SIZE_MAX);
+    const bool submitted = pool_.submit([this, key, whom, link = around_.fabric.link()] {
+        push(ReadDone{key, whom, read_and_code(key, link)}, SIZE_MAX);
     });
     reads_for(whom).in_flight += submitted ? 1 : 0;
     return submitted;

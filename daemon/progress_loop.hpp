@@ -129,7 +129,7 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     bool start_read(const ObjectKey& key, ReadFor whom);
     bool may_read(ReadFor whom) const;
     Reads& reads_for(ReadFor whom) { return whom == ReadFor::others ? reads_for_others_ : reads_for_itself_; }
-    ObjectPtr read_and_code(const ObjectKey& key, double link_bytes_per_second);
+    ObjectPtr read_and_code(const ObjectKey& key, const Link& link);
     void run_due();
     std::optional<TimePoint> next_deadline() const;
     bool may_leave() const;

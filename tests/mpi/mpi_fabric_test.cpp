@@ -192,7 +192,7 @@ void exchange(MpiFabric& fabric) {
         fail(fabric.self(), "the counters do not add up");
     }
     // 100 TB/s would be a measurement of nothing.
-    if (fabric.link_bytes_per_second() <= 1e3 || fabric.link_bytes_per_second() >= 1e14) {
+    if (fabric.link().bytes_per_second <= 1e3 || fabric.link().bytes_per_second >= 1e14) {
         fail(fabric.self(), "the link's speed was not measured");
     }
     fabric.finish(MpiFabric::Ending::together);
