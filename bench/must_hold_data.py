@@ -8,8 +8,10 @@ Times are medians of interleaved pairs of reads of one large file.
 
 import contextlib
 import itertools
+import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -18,8 +20,9 @@ import time
 
 import must_hold
 from copper import Copper, build_directory, wait_until
+from hosts import Hosts, why_no_hosts
 from import_storm import package_tree, storm
-from must_hold import Row, bare, difference, other_than_reader, resident_bytes
+from must_hold import Row, bare, difference, resident_bytes
 
 FILE_BYTES = 256 << 20
 PAIRS = 21
@@ -186,7 +189,7 @@ def window():
         for _ in range(5):
             for window, seconds in cold.items():
                 with Copper(nodes=2, trees=[os.path.dirname(path)], options=["--readers", "1"]) as job:
-                    node = other_than_reader(job)
+                    node = job.other_than_reader()
                     set_window(job.root(node), window)
                     seconds.append(read_whole(job.mirrored(node, path)))
     yield row("the same of what another node still has to read and send", cold)
@@ -207,7 +210,7 @@ def cold():
     with large_files(pairs + 2) as paths, \
             Copper(nodes=4, trees=[os.path.dirname(paths[0])],
                    options=["--readers", "1", "--arity", "2", "--cache-bytes", FILE_BYTES]) as job:
-        node = other_than_reader(job)
+        node = job.other_than_reader()
         os.listdir(job.mirrored(node, os.path.dirname(paths[0])))
         for path in paths:
             ours.append(read_whole(job.mirrored(node, path)))
@@ -336,7 +339,7 @@ def compress():
         for choice in choices * runs:
             with Copper(nodes=2, trees=[os.path.dirname(path)],
                         options=["--readers", "1", "--compress", choice]) as job:
-                mirrored = job.mirrored(other_than_reader(job), path)
+                mirrored = job.mirrored(job.other_than_reader(), path)
                 cold_seconds[choice].append(read_whole(mirrored))
                 drop_pages(mirrored)
                 held_seconds[choice].append(read_whole(mirrored))
@@ -350,8 +353,48 @@ def compress():
                   f"{sent:.0f} MiB sent, {saved:.0f} saved; cold {cold_speed:.2f} GB/s, held {held_speed:.2f} GB/s", True)
 
 
+def of_slow_link(rate):
+    runs = 3
+    choices = ("off", "auto", "lz4")
+    contents = ("libraries", "random")
+    speeds, fabric = {}, {}
+    with Hosts(2, rate=rate) as hosts, file_of_libraries() as libraries, large_file() as random:
+        for content, path in zip(contents, (libraries, random)):
+            shutil.move(path, f"{hosts.directory}/{content}")  # each host has a /tmp of its own
+        hosts.write("nodes", "cn0\ncn1\n")
+        time.sleep(0.1)  # until their timestamps have settled
+        for content, choice in itertools.product(contents, choices * runs):
+            hosts.check("cn0", "copper", "launch", "--nodes-from", f"{hosts.directory}/nodes", "--launcher", "mpirun",
+                        "--tree", hosts.directory, "--readers", "1", "--compress", choice)
+            try:
+                status = hosts.check("cn0", "copper", "status").splitlines()[2:]
+                host = next(row[1] for row in map(str.split, status) if row[3] != "yes")
+                mirrored = f"/tmp/root/copper{hosts.directory}/{content}"
+                started = time.perf_counter()
+                hosts.check(host, "dd", f"if={mirrored}", "of=/dev/null", "bs=1M")
+                speeds.setdefault((content, choice), []).append(FILE_BYTES / (time.perf_counter() - started) / 1e9)
+                fabric[content, choice] = json.loads(hosts.check(host, "copper", "stats", "--json"))["totals"]["fabric"]
+            finally:
+                hosts.check("cn0", "copper", "stop")
+    for content, choice in itertools.product(contents, choices):
+        sent, saved = (fabric[content, choice][key] / (1 << 20) for key in ("bytes_sent", "bytes_saved_by_compression"))
+        yield Row(f"--compress {choice}, cold read of 256 MiB ({content}) on the other of 2 hosts that send at {rate} "
+                  f"(median of {runs}, interleaved)", "",
+                  f"{sent:.0f} MiB sent, {saved:.0f} saved; {statistics.median(speeds[content, choice]):.3f} GB/s", True)
+
+
+def compress_slow():
+    """What coding gains where hosts send slowly; for what does not shrink, nothing."""
+    reason = why_no_hosts()
+    if reason:
+        yield Row("--compress over a slow link", "", reason, True)
+        return
+    for rate in ("1gbit", "200mbit"):
+        yield from of_slow_link(rate)
+
+
 ROWS = {row.__name__: row for row in (cold, once, memory, twice, shards, second, first, window, passthrough,
-                                      compress)}
+                                      compress, compress_slow)}
 
 
 if __name__ == "__main__":

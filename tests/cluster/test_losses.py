@@ -49,10 +49,6 @@ class SurvivalTestCase(ClusterTestCase):
     def daemon(self, host):
         return self.outer(host, self.records()[host]["pid"])
 
-    def reader(self):
-        rows = [line.split() for line in self.hosts.check("cn0", "copper", "status").splitlines()[2:]]
-        return next(row[1] for row in rows if row[3] == "yes")
-
     def witnesses(self, hosts=None):
         """On each host one that reads, and one that imports again and again."""
         load = Workload(packages=["numpy"], trees=[self.tree])

@@ -14,6 +14,7 @@ MOUNT = "/tmp/root/copper"
 
 class ClusterTestCase(unittest.TestCase):
     count = 4
+    rate = None  # of what a host sends
 
     @classmethod
     def setUpClass(cls):
@@ -21,7 +22,7 @@ class ClusterTestCase(unittest.TestCase):
         if reason:
             raise unittest.SkipTest(reason)
         cls.tree = package_tree("numpy")
-        cls.hosts = Hosts(cls.count).__enter__()
+        cls.hosts = Hosts(cls.count, cls.rate).__enter__()
         cls.addClassCleanup(cls.hosts.close)
 
     def setUp(self):
@@ -59,6 +60,10 @@ class ClusterTestCase(unittest.TestCase):
 
     def stats(self, host="cn0"):
         return json.loads(self.hosts.check(host, "copper", "stats", "--json"))
+
+    def reader(self):
+        rows = [line.split() for line in self.hosts.check("cn0", "copper", "status").splitlines()[2:]]
+        return next(row[1] for row in rows if row[3] == "yes")
 
     def storm(self, package, hosts, processes=2):
         load = Workload(packages=[package], trees=[self.tree])
@@ -156,3 +161,43 @@ class MpiRun(ClusterTestCase):
             wait_until(lambda: not self.hosts.processes("mpirun"), 20, "the end of mpirun")
         except CopperError:
             self.fail("mpirun is still there")
+
+
+class SlowLink(ClusterTestCase):
+    """Coding is far faster than what the hosts send."""
+
+    count = 2
+    rate = "200mbit"
+    BYTES = 128 << 20
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.tree = f"{cls.hosts.directory}/tree"
+        os.mkdir(cls.tree)
+
+    def fabric_after_reading(self, name):
+        """The counters once the other host than the reader has read a file. It must be right."""
+        host = next(host for host in self.hosts.names if host != self.reader())
+        mirrored, original = (self.hosts.check(host, "sha256sum", f"{place}{self.tree}/{name}").split()[0]
+                              for place in (MOUNT, ""))
+        self.assertEqual(original, mirrored)
+        totals = self.stats()["totals"]
+        self.assertEqual(0, sum(totals["fallbacks"].values()), totals["fallbacks"])
+        return totals["fabric"]
+
+    def test_what_shrinks_is_coded(self):
+        text = b"".join(b"line %d of a file that shrinks\n" % line for line in range(self.BYTES // 36))
+        random = os.urandom(self.BYTES // 4)
+        for name, content in (("text", text), ("random", random)):
+            with open(f"{self.tree}/{name}", "wb") as file:
+                file.write(content)
+        self.launch_well("--readers", "1", "--compress", "auto")
+        plain = self.fabric_after_reading("random")
+        self.assertEqual(0, plain["bytes_saved_by_compression"])
+        self.assertGreater(plain["bytes_sent"], len(random))
+        coded = self.fabric_after_reading("text")
+        # Of what is read before the speed of the link is known, nothing.
+        self.assertGreater(coded["bytes_saved_by_compression"], len(text) / 2)
+        self.assertLess(coded["bytes_sent"] - plain["bytes_sent"], len(text) / 2)
+        self.stop_well()

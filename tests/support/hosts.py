@@ -6,6 +6,10 @@
 The hosts are cn0, cn1, ... on a network of their own, joined by a bridge in a network namespace of its own: nothing
 shows in this machine's network. They share one process namespace, as its first process dies, so do all others,
 the network and the mounts: nothing is left behind in any way out. Needs root.
+
+    Hosts(2, rate="1gbit")
+
+Nobody sends faster than that, in the words of tc(8).
 """
 
 import os
@@ -50,7 +54,8 @@ def why_no_hosts():
 
 
 class Hosts:
-    def __init__(self, count):
+    def __init__(self, count, rate=None):
+        self.rate = rate
         self.names = [f"cn{number}" for number in range(count)]
         self.pids = {}  # as this process sees them
         self.first = None
@@ -99,6 +104,9 @@ class Hosts:
         self.ip(pid, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
         self.ip(pid, "link", "set", "eth0", "up")
         self.ip(pid, "link", "set", "lo", "up")
+        if self.rate:
+            subprocess.run(["nsenter", "-t", str(pid), "-n", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate,
+                            "burst", "256kb", "latency", "20ms"], check=True)
         # The process's id as the other hosts see it, for the agent.
         with open(f"/proc/{pid}/status", encoding="utf-8") as file:
             inner = next(line.split()[-1] for line in file if line.startswith("NSpid:"))
