@@ -30,7 +30,7 @@ class ClusterTestCase(unittest.TestCase):
 
     def check_nothing_left(self):
         left = []
-        for program in ("copperd", "copperd-superv", "copper", "orted", "prted", "mpirun"):
+        for program in ("copperd", "copperd-superv", "copper", "orted", "prted", "mpirun", "prterun"):
             left += [f"{host}: {program} runs" for host in self.hosts.processes(program).values()]
         for host in self.hosts.names:
             for place in self.hosts.check(host, "sh", "-c", "grep fuse.copper /proc/self/mountinfo; "
