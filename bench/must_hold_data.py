@@ -313,6 +313,31 @@ def shards():
               f"{before / (1 << 20):.0f} MiB; {totals['fallbacks']['direct_reads']} direct reads)", sent < 0.1 * read)
 
 
+def small_shards():
+    """The same where they read small files of one directory, by turns."""
+    size, noticed, files = 16 << 10, 200, 1200
+    with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
+        names = [f"file{number}" for number in range(4 * files)]
+        for name in names:
+            pathlib.Path(directory, name).write_bytes(os.urandom(size))
+        time.sleep(0.1)  # until their timestamps have settled
+        with Copper(nodes=4, trees=[directory]) as job:
+            def read_shards(begin, end):
+                for number in range(4 * begin, 4 * end):
+                    path = pathlib.Path(job.mirrored(number % 4, directory), names[number])
+                    assert len(path.read_bytes()) == size
+            read_shards(0, noticed)
+            before = job.totals()["fabric"]["bytes_sent"]
+            read_shards(noticed, files)
+            totals = job.totals()
+    sent = totals["fabric"]["bytes_sent"] - before
+    read = 4 * (files - noticed) * size
+    yield Row(f"fabric bytes of 4 nodes that each read other 1,000 files of 16 KiB of a directory, once {noticed} of each were "
+              "read, against all of them on all nodes", "below 0.1 x",
+              f"{sent / (4 * read):.4f} x ({sent / (1 << 20):.1f} MiB; before: {before / (1 << 20):.0f} MiB; "
+              f"{totals['fallbacks']['direct_reads']} direct reads)", sent < 0.1 * read)
+
+
 @contextlib.contextmanager
 def file_of_libraries():
     """As many bytes of the shared libraries of a package tree."""
@@ -393,7 +418,7 @@ def compress_slow():
         yield from of_slow_link(rate)
 
 
-ROWS = {row.__name__: row for row in (cold, once, memory, twice, shards, second, first, window, passthrough,
+ROWS = {row.__name__: row for row in (cold, once, memory, twice, shards, small_shards, second, first, window, passthrough,
                                       compress, compress_slow)}
 
 

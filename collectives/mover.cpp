@@ -24,10 +24,6 @@ std::size_t turn_of(const ObjectKey& key) {
     return key.kind == ObjectKind::extent ? key.index : 0;
 }
 
-bool is_of_stream(const ObjectKey& key) {
-    return turn_of(key) > 0;
-}
-
 // This node's own trouble, not what the backing filesystem says of the object.
 bool is_lack_of_resources(const std::error_code& error) {
     return error == std::errc::too_many_files_open || error == std::errc::too_many_files_open_in_system ||
@@ -452,6 +448,9 @@ void Mover::publish(const ObjectKey& key, const ObjectPtr& object) {
     // What was published before was evicted or has expired, here and at its keeper: others may not want it
     // any more.
     if (!was_published(key) && is_to_push(key)) {
+        if (is_judged(key)) {
+            sharing_.note_pushed(key);
+        }
         publication.serial = next_serial_++;
         broadcast(publication, std::nullopt, askers);
     } else {
@@ -686,24 +685,24 @@ bool Mover::is_shared(const ObjectKey& key) const {
     return key.kind <= last_shared_object_kind && trees_.contains(key.path);
 }
 
+bool Mover::is_judged(const ObjectKey& key) const {
+    return options_.push == Push::automatic && key.kind == ObjectKind::extent;
+}
+
 bool Mover::is_to_push(const ObjectKey& key) const {
-    if (options_.push == Push::automatic && is_of_stream(key)) {
-        return sharing_.verdict(file_tree_of(key), key.path) == Sharing::Verdict::shared;
-    }
-    return options_.push != Push::never;
+    return is_judged(key) ? sharing_.verdict(key) == Sharing::Verdict::shared : options_.push != Push::never;
 }
 
 void Mover::note_use(const ObjectKey& key, Rank origin) {
-    if (options_.push == Push::automatic && is_of_stream(key) &&
-        membership_.reader_of(file_tree_of(key)) == membership_.self()) {
-        sharing_.note(file_tree_of(key), key.path, origin);
+    if (is_judged(key) && membership_.reader_of(file_tree_of(key)) == membership_.self() &&
+        !was_published(key)) {
+        sharing_.note(key, origin);
     }
 }
 
 bool Mover::is_unshared(const ObjectKey& key) const {
-    return options_.push == Push::automatic && is_of_stream(key) &&
-           membership_.reader_of(file_tree_of(key)) == membership_.self() &&
-           sharing_.verdict(file_tree_of(key), key.path) == Sharing::Verdict::own;
+    return is_judged(key) && membership_.reader_of(file_tree_of(key)) == membership_.self() &&
+           sharing_.verdict(key) == Sharing::Verdict::own;
 }
 
 bool Mover::was_published(const ObjectKey& key) const {

@@ -173,8 +173,9 @@ class Mover {
     void deliver(const ObjectKey& key, const ObjectPtr& object);
     void deliver_here(const ObjectKey& key, const ObjectPtr& object);
     bool was_published(const ObjectKey& key) const;
+    bool is_judged(const ObjectKey& key) const;  // by Sharing
     bool is_to_push(const ObjectKey& key) const;
-    // The reader of a stream, asked by `origin`.
+    // The reader, asked by `origin`.
     void note_use(const ObjectKey& key, Rank origin);
     bool is_unshared(const ObjectKey& key) const;
     std::vector<Rank> without_congested(std::vector<Rank> ranks, const std::vector<Rank>& askers);

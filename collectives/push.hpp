@@ -6,7 +6,7 @@
 namespace copper {
 
 enum class Push : std::uint8_t {
-    automatic,  // to everyone; the extents of a large file once it is known to be shared (Sharing)
+    automatic,  // to everyone, what is shared as far as the reader can see (Sharing); else to those who ask
     always,     // to everyone
     never,      // to those who ask
 };

@@ -1,4 +1,4 @@
-// Whether the nodes of a job read the same large files or each its own, as their reader sees it.
+// Whether the nodes of a job read the same files or each its own, as their reader sees it.
 #pragma once
 
 #include <cstdint>
@@ -8,50 +8,84 @@
 #include <string>
 #include <string_view>
 
+#include "cache/object.hpp"
 #include "collectives/rank.hpp"
 
 namespace copper {
 
 // A file is shared when enough nodes have asked for extents of it: not many will be without it, so it is sent
 // to all. Until then extents go to those who ask. Where different nodes read different files of a directory,
-// and none reads another's, each is better off reading its own.
+// and hardly one reads another's, each is better off reading its own.
+//
+// That is how large files are judged. A small one, or the first extent of a large one, is over before enough
+// nodes have asked: it is taken for shared, and whether others use what was pushed to them the reader cannot
+// see. So where many small files of a directory have been pushed, some more, the samples, go to those who
+// ask, and tell. Once the samples are each node's own, no file of the directory is taken for shared before
+// enough nodes have asked: to push to all what few want costs more than their requests.
 //
 // Interests that merge on their way tell of one node only, but over the extents of a file, whose trees
-// differ, of others too.
+// differ, of others too; and those of a small file come from several children of its reader.
 //
-// Deterministic, not thread-safe; bounded: what is known of the oldest directories is forgotten, which costs
-// time, nothing else.
+// Deterministic, not thread-safe; bounded: what is forgotten is judged anew, which costs time, nothing else.
 class Sharing {
   public:
+    // When to judge the files of a directory.
+    struct Enough {
+        std::uint32_t extents;  // of a file must have been asked for
+        std::int64_t files;     // of these there must be, not all of one node
+    };
     struct Options {
         std::uint32_t nodes = 1;
-        std::uint32_t extents_to_judge = 8;  // so many extents of a file must have been asked for
-        std::uint32_t files_to_judge = 2;    // so many files of a directory, each by another node
-        std::size_t directories_max = 1024;
-        std::size_t files_per_directory_max = 256;
+        Enough large = {.extents = 8, .files = 2};
+        Enough small = {.extents = 1, .files = 16};  // others may come to a file so much later
+        std::uint32_t pushed_before_samples = 64;
+        std::uint32_t files_per_sample = 8;
+        std::size_t directories_max = 4096;
+        std::size_t files_max = 1U << 16;  // of all directories
     };
     explicit Sharing(Options options);
 
     enum class Verdict : std::uint8_t { unknown, shared, own };
 
-    // `node` asks for an extent of the file.
-    void note(std::string_view file_tree, const std::string& file, Rank node);
-    Verdict verdict(std::string_view file_tree, const std::string& file) const;
+    // Of extents. `node` asks for one that was not pushed:
+    void note(const ObjectKey& key, Rank node);
+    void note_pushed(const ObjectKey& key);
+    Verdict verdict(const ObjectKey& key) const;
 
   private:
     struct File {
         std::set<Rank> nodes;  // up to as many as make it shared
         std::uint32_t extents = 0;
     };
-    using Directory = std::map<std::string, File>;
+    // The large files of a directory, or the small ones.
+    struct Files {
+        std::map<std::uint64_t, File> known;  // by the hash of their path
+        // Of those of which enough extents were asked for, by several nodes or by one:
+        std::int64_t judged = 0;
+        std::int64_t of_several = 0;
+        std::map<Rank, std::int64_t> of_one;
+        // Of small ones:
+        std::uint32_t pushed = 0;
+        bool are_kept_back = false;
+    };
+    struct Directory {
+        Files large;
+        Files small;
+    };
 
     bool is_shared(const File& file) const { return file.nodes.size() >= nodes_to_share_; }
-    bool are_own(const Directory& directory) const;
+    Directory& directory_of(const ObjectKey& key);
+    void forget(Files& files);
+    static void count(Files& files, const File& file, int by);
+    bool is_taken_for_shared(const ObjectKey& key, const Files& files) const;
+    static bool are_own(const Files& files, Enough enough);
+    Enough enough_of(const ObjectKey& key) const { return key.index == 0 ? options_.small : options_.large; }
 
     const Options options_;
     const std::size_t nodes_to_share_;
     std::map<std::string, Directory, std::less<>> directories_;
     std::deque<std::string> oldest_;
+    std::size_t files_ = 0;
 };
 
 }  // namespace copper

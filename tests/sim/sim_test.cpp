@@ -307,7 +307,7 @@ TEST(Simulation, FilesThatNobodySharesAreReadByWhoWantsThem) {
             scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
             scenario.clients_per_node = 1;
             scenario.operations_per_client = 40;
-            scenario.reads = Scenario::Reads::own_files;
+            scenario.reads = Scenario::Reads::own_file;
             scenario.store = {.directories = 1, .files_per_directory = 8, .file_bytes_max = 2 * extent_bytes};
             SCOPED_TRACE(replay(scenario));
             const Report report = Simulation(scenario).run();
@@ -319,6 +319,86 @@ TEST(Simulation, FilesThatNobodySharesAreReadByWhoWantsThem) {
             if (::testing::Test::HasFailure()) {
                 return;
             }
+        }
+    }
+}
+
+Scenario small_files(std::uint64_t seed, Scenario::Reads reads, Faults faults = Faults::none) {
+    Scenario scenario = random_scenario(seed, faults);
+    scenario.nodes = static_cast<std::uint32_t>(4 + seed % 9);
+    scenario.arity = std::max<std::size_t>(scenario.arity, 2);
+    scenario.crashes = std::min(scenario.crashes, 2U);
+    scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
+    scenario.restarts = std::min(scenario.restarts, scenario.crashes);
+    scenario.clients_per_node = 1;
+    scenario.reads = reads;
+    const bool are_own = reads == Scenario::Reads::own_small_files;
+    scenario.operations_per_client = are_own ? 300 : 500;
+    scenario.store = {.directories = 1,
+                      .files_per_directory = scenario.operations_per_client * (are_own ? scenario.nodes : 1),
+                      .file_bytes_max = 20000};
+    return scenario;
+}
+
+// Of small ones, which go to every node at first, some hundred do.
+TEST(Simulation, SmallFilesThatNobodySharesDoNotGoToEveryNode) {
+    for (const std::uint64_t seed : seeds(30)) {
+        const Scenario scenario = small_files(seed, Scenario::Reads::own_small_files);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_EQ(report.direct_reads, 0U);
+        EXPECT_EQ(report.most_reads_of_an_object, 1U);
+        EXPECT_EQ(report.reads.size(), scenario.store.files_per_directory);
+        const std::uint64_t bytes = report.reads.size() * scenario.store.file_bytes_max / 2;
+        EXPECT_LE(report.bytes, bytes * (scenario.nodes - 1) / 3);
+        if (::testing::Test::HasFailure()) {
+            return;
+        }
+    }
+}
+
+TEST(Simulation, SmallFilesThatNobodySharesSurviveFaults) {
+    for (const std::uint64_t seed : seeds(30)) {
+        const Scenario scenario = small_files(seed, Scenario::Reads::own_small_files, Faults::all);
+        SCOPED_TRACE(replay(scenario));
+        expect_right(Simulation(scenario).run());
+        if (::testing::Test::HasFailure()) {
+            return;
+        }
+    }
+}
+
+// Many small files that every node reads cost what pushing them costs.
+TEST(Simulation, ManySmallFilesThatAllReadAreReadOnce) {
+    for (const std::uint64_t seed : seeds(30)) {
+        const Scenario scenario = small_files(seed, Scenario::Reads::all_small_files);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_EQ(report.direct_reads, 0U);
+        EXPECT_EQ(report.unshared_reads, 0U);
+        EXPECT_EQ(report.most_reads_of_an_object, 1U);
+        EXPECT_EQ(report.duplicates, 0U);
+        const std::uint64_t roll_call_messages = report.roll_calls.size() * 2 * (scenario.nodes - 1);
+        EXPECT_LE(report.messages, roll_call_messages + 2 * report.reads.size() * (scenario.nodes - 1));
+        if (::testing::Test::HasFailure()) {
+            return;
+        }
+    }
+}
+
+// Nodes that read the same files, and come to them one by one, look at first as if they read different ones.
+TEST(Simulation, SmallFilesThatAllReadFromAnotherOneOnAreReadFewTimes) {
+    for (const std::uint64_t seed : seeds(30)) {
+        const Scenario scenario = small_files(seed, Scenario::Reads::all_from_own_start);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_EQ(report.direct_reads, 0U);
+        EXPECT_LE(report.most_reads_of_an_object, 2U);
+        if (::testing::Test::HasFailure()) {
+            return;
         }
     }
 }

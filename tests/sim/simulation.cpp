@@ -280,10 +280,17 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
             simulation_.after(simulation_.random_delay(microseconds(300)),
                               [this, left] { next_operation(left - 1); });
         };
-        if (simulation_.scenario_.reads == Scenario::Reads::own_files) {
-            const std::string own =
-                SimulatedStore::file_name(membership_.self().value % shape.files_per_directory);
-            read_extent(join_path(simulation_.store_.directory(0), own), left, done);
+        const Scenario& scenario = simulation_.scenario_;
+        if (scenario.reads == Scenario::Reads::own_file) {
+            read_extent(numbered_file(membership_.self().value), left, done);
+        } else if (scenario.reads == Scenario::Reads::own_small_files) {
+            read_extent(numbered_file(left * scenario.nodes + membership_.self().value), 0, done);
+        } else if (scenario.reads == Scenario::Reads::all_small_files) {
+            read_extent(numbered_file(left), 0, done);
+        } else if (scenario.reads == Scenario::Reads::all_from_own_start) {
+            const std::uint32_t begin =
+                membership_.self().value * (shape.files_per_directory / scenario.nodes);
+            read_extent(numbered_file(left + begin), 0, done);
         } else if (random() % 4 == 0) {
             look_up(directory, "absent" + std::to_string(random() % 1000), done);
         } else if (random() % 2 == 0) {
@@ -291,6 +298,12 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         } else {
             read_file(join_path(directory, file), done);
         }
+    }
+
+    std::string numbered_file(std::uint32_t number) const {
+        const SimulatedStore& store = simulation_.store_;
+        return join_path(store.directory(0),
+                         SimulatedStore::file_name(number % store.shape().files_per_directory));
     }
 
     void look_up(const std::string& directory, const std::string& name, const std::function<void()>& done) {

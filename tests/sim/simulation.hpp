@@ -38,7 +38,13 @@ struct Scenario {
     std::uint32_t operations_per_client = 40;
     std::uint64_t cache_budget_bytes = 1U << 30;
     milliseconds deadline{10000};
-    enum class Reads { anything, own_files };  // own_files: each node one file of its own, in order
+    enum class Reads {
+        anything,
+        own_file,         // each node one file, extent after extent
+        own_small_files,  // each node every n-th file of a directory, each in one operation, as below
+        all_small_files,
+        all_from_own_start,  // the same, each node from another one on
+    };
     Reads reads = Reads::anything;
     enum class Extents { plain, coded };
     Extents extents = Extents::plain;  // coded: as LZ4, those that shrink

@@ -1084,67 +1084,113 @@ TEST(Mover, ALargeFileIsSentToThoseWhoAskUntilItIsShared) {
     EXPECT_EQ(addressees(never, listing_key, at(listing_key, 9), Rank{1}), 1U);
 }
 
-// The reader has noticed that nodes 1 and 2 read a file each.
+TEST(Mover, OfManySmallFilesSomeAreSentToThoseWhoAskToSeeWhoDoes) {
+    Node reader(reader_of(listing_key));
+    std::size_t samples = 0;
+    for (std::uint32_t number = 0; number < 200; ++number) {
+        const ObjectKey key = extent_of(std::to_string(number), 0);
+        const std::size_t count = addressees(reader, key, at(listing_key, 9), at(listing_key, 9));
+        // Others are pushed to both children of the reader, and sent to this one.
+        ASSERT_TRUE(count == 3 || (count == 1 && number >= 64)) << number;
+        samples += count == 1 ? 1 : 0;
+    }
+    EXPECT_GT(samples, 8U);
+    EXPECT_LT(samples, 32U);
+}
+
+// The reader has noticed that nodes 1 and 2 read a large file each, and small ones by turns.
 struct ReaderOfShards : Node {
     ReaderOfShards() : Node(reader_of(listing_key)) {
         for (const std::uint32_t node : {1U, 2U}) {
             for (std::uint32_t index = 1; index <= 8; ++index) {
                 const ObjectKey key = extent_of("shard" + std::to_string(node), index);
-                mover.receive(Rank{node}, Interest{.key = key, .origin = Rank{node}}, start);
-                mover.read_done(key, small_object(), start);
+                read_for(Rank{node}, key);
             }
+        }
+        for (std::uint32_t number = 0; number < 500; ++number) {
+            read_for(Rank{1 + number % 2}, extent_of(std::to_string(number), 0));
         }
         effects.reads.clear();
         effects.sent.clear();
     }
+
+    void read_for(Rank node, const ObjectKey& key) {
+        mover.receive(node, Interest{.key = key, .origin = node}, start);
+        mover.read_done(key, small_object(), start);
+    }
 };
 
 TEST(Mover, WhoReadsAFileThatNobodySharesReadsItByItself) {
-    const ObjectKey key = extent_of("shard3", 3);
-    ReaderOfShards reader;
-    Node relay(relay_of(key));
-    Node asker(below_relay(key));
-    asker.mover.want(key, start);
-    relay.mover.receive(asker.membership.self(), asker.effects.take<Interest>().at(0).second, start);
-    reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
-    EXPECT_TRUE(reader.effects.reads.empty());
-    const auto decline = reader.effects.take<Decline>().at(0).second;
-    EXPECT_EQ(decline.reason, Decline::Reason::unshared);
+    for (const ObjectKey& key : {extent_of("shard3", 3), extent_of("small", 0)}) {
+        SCOPED_TRACE(to_string(key));
+        ReaderOfShards reader;
+        Node relay(relay_of(key));
+        Node asker(below_relay(key));
+        asker.mover.want(key, start);
+        relay.mover.receive(asker.membership.self(), asker.effects.take<Interest>().at(0).second, start);
+        reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
+        EXPECT_TRUE(reader.effects.reads.empty());
+        const auto decline = reader.effects.take<Decline>().at(0).second;
+        EXPECT_EQ(decline.reason, Decline::Reason::unshared);
 
-    asker.mover.receive(reader.membership.self(), decline, start);
-    EXPECT_TRUE(asker.effects.reads.empty()) << "it did not ask that node";
-    relay.mover.receive(reader.membership.self(), decline, start);
-    const auto passed_on = relay.effects.take<Decline>();
-    ASSERT_EQ(passed_on.size(), 1U);
-    EXPECT_EQ(passed_on[0].first, std::vector{asker.membership.self()});
-    EXPECT_EQ(relay.mover.pending(), 0U);
-    asker.mover.receive(relay.membership.self(), passed_on[0].second, start);
-    EXPECT_EQ(asker.effects.reads, std::vector{key});
-    EXPECT_EQ(asker.mover.counters().unshared_reads, 1U);
-    EXPECT_EQ(asker.mover.counters().direct_reads, 0U);
+        asker.mover.receive(reader.membership.self(), decline, start);
+        EXPECT_TRUE(asker.effects.reads.empty()) << "it did not ask that node";
+        relay.mover.receive(reader.membership.self(), decline, start);
+        const auto passed_on = relay.effects.take<Decline>();
+        ASSERT_EQ(passed_on.size(), 1U);
+        EXPECT_EQ(passed_on[0].first, std::vector{asker.membership.self()});
+        EXPECT_EQ(relay.mover.pending(), 0U);
+        asker.mover.receive(relay.membership.self(), passed_on[0].second, start);
+        EXPECT_EQ(asker.effects.reads, std::vector{key});
+        EXPECT_EQ(asker.mover.counters().unshared_reads, 1U);
+        EXPECT_EQ(asker.mover.counters().direct_reads, 0U);
+    }
 }
 
 TEST(Mover, TwoWhoWantTheSameAreNotLeftToThemselves) {
-    const ObjectKey key = extent_of("shard3", 3);
-    ReaderOfShards reader;
-    Node relay(relay_of(key));
-    Node both(below_relay(key));
-    both.mover.want(key, start);
-    both.mover.receive(at(listing_key, 14), Interest{.key = key, .origin = at(listing_key, 14)}, start);
-    // The reader takes them for one, and hears that it was wrong, however many nodes are in between.
-    for (const bool declined : {true, false}) {
-        relay.mover.receive(both.membership.self(), both.effects.take<Interest>().at(0).second, start);
-        reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
-        const auto declines = reader.effects.take<Decline>();
-        ASSERT_EQ(declines.size(), declined ? 1U : 0U);
-        if (declined) {
-            relay.mover.receive(reader.membership.self(), declines[0].second, start);
-            both.mover.receive(relay.membership.self(), relay.effects.take<Decline>().at(0).second, start);
+    for (const ObjectKey& key : {extent_of("shard3", 3), extent_of("small", 0)}) {
+        SCOPED_TRACE(to_string(key));
+        ReaderOfShards reader;
+        Node relay(relay_of(key));
+        Node both(below_relay(key));
+        both.mover.want(key, start);
+        both.mover.receive(at(listing_key, 14), Interest{.key = key, .origin = at(listing_key, 14)}, start);
+        // The reader takes them for one, and hears that it was wrong, however many nodes are in between.
+        for (const bool declined : {true, false}) {
+            relay.mover.receive(both.membership.self(), both.effects.take<Interest>().at(0).second, start);
+            reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
+            const auto declines = reader.effects.take<Decline>();
+            ASSERT_EQ(declines.size(), declined ? 1U : 0U);
+            if (declined) {
+                relay.mover.receive(reader.membership.self(), declines[0].second, start);
+                both.mover.receive(relay.membership.self(), relay.effects.take<Decline>().at(0).second,
+                                   start);
+            }
         }
+        EXPECT_EQ(reader.effects.reads, std::vector{key}) << "for both";
+        EXPECT_TRUE(both.effects.reads.empty());
+        EXPECT_TRUE(both.effects.take<Decline>().empty());
     }
-    EXPECT_EQ(reader.effects.reads, std::vector{key}) << "for both";
-    EXPECT_TRUE(both.effects.reads.empty());
-    EXPECT_TRUE(both.effects.take<Decline>().empty());
+}
+
+TEST(Mover, ASmallFileThatASecondNodeWantsIsReadForIt) {
+    const ObjectKey key = extent_of("small", 0);
+    ReaderOfShards reader;
+    const auto ask = [&](std::uint32_t position) {
+        const Rank node = at(listing_key, position);
+        reader.mover.receive(node, Interest{.key = key, .origin = node}, start);
+        return reader.effects.take<Decline>().size();
+    };
+    EXPECT_EQ(ask(5), 1U);
+    EXPECT_EQ(ask(5), 1U) << "as often as it likes";
+    EXPECT_EQ(ask(6), 0U);
+    EXPECT_EQ(reader.effects.reads, std::vector{key});
+    reader.mover.read_done(key, small_object(), start);
+    EXPECT_EQ(ask(5), 0U);
+    const auto answers = reader.effects.take<Publication>();
+    ASSERT_EQ(answers.size(), 2U);
+    EXPECT_EQ(answers[0].first, std::vector{at(listing_key, 6)});
+    EXPECT_EQ(answers[1].first, std::vector{at(listing_key, 5)});
 }
 
 TEST(Mover, ForgettingBroadcastsCostsRepeatsOnly) {
