@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cache/path.hpp"
+
 namespace copper {
 namespace {
 
@@ -11,11 +13,6 @@ constexpr std::int64_t files_per_exception = 8;
 
 bool is_small(const ObjectKey& key) {
     return key.index == 0;
-}
-
-template <typename Directory>
-auto& files_of(const ObjectKey& key, Directory& directory) {
-    return is_small(key) ? directory.small : directory.large;
 }
 
 std::uint64_t hash_of_path(const ObjectKey& key) {
@@ -30,16 +27,29 @@ Sharing::Sharing(Options options)
     : options_(options),
       nodes_to_share_(std::max<std::size_t>(2, static_cast<std::size_t>(std::sqrt(options.nodes)))) {}
 
+Sharing::Group Sharing::here(const ObjectKey& key) {
+    return {std::string(file_tree_of(key)), is_small(key) ? Which::small : Which::large};
+}
+
+Sharing::Group Sharing::around(const ObjectKey& key) {
+    return {std::string(parent_path(file_tree_of(key))), Which::small_of_subdirectories};
+}
+
 void Sharing::note(const ObjectKey& key, Rank node) {
-    Files& files = files_of(key, directory_of(key));
-    if (is_taken_for_shared(key, files)) {
+    if (is_taken_for_shared(key)) {
         return;
     }
+    note_in(files_of(here(key)), key, node);
+    if (is_small(key)) {
+        note_in(files_of(around(key)), key, node);
+    }
+}
+
+void Sharing::note_in(Files& files, const ObjectKey& key, Rank node) {
     const std::uint64_t hash = hash_of_path(key);
     if (files_ >= options_.files_max && !files.known.contains(hash)) {
-        for (auto& [path, directory] : directories_) {
-            forget(directory.large);
-            forget(directory.small);
+        for (auto& [group, some] : groups_) {
+            forget(some);
         }
     }
     const auto [known, is_new] = files.known.try_emplace(hash);
@@ -60,28 +70,40 @@ void Sharing::note(const ObjectKey& key, Rank node) {
 }
 
 void Sharing::note_pushed(const ObjectKey& key) {
-    ++files_of(key, directory_of(key)).pushed;
+    if (is_small(key)) {
+        ++files_of(here(key)).pushed;
+        ++files_of(around(key)).pushed;
+    }
 }
 
 Sharing::Verdict Sharing::verdict(const ObjectKey& key) const {
-    static const Directory unknown;
-    const auto directory = directories_.find(file_tree_of(key));
-    const Files& files = files_of(key, directory == directories_.end() ? unknown : directory->second);
-    if (is_taken_for_shared(key, files)) {
+    if (is_taken_for_shared(key)) {
         return Verdict::shared;
     }
+    const Files& files = known_of(here(key));
     const auto file = files.known.find(hash_of_path(key));
     if (file != files.known.end() && file->second.nodes.size() > 1) {
         return is_shared(file->second) ? Verdict::shared : Verdict::unknown;
     }
-    return are_own(files, enough_of(key)) ? Verdict::own : Verdict::unknown;
+    return are_own(evidence_of(key), enough_of(key)) ? Verdict::own : Verdict::unknown;
 }
 
-// A small file that is no sample, in a directory whose samples are not each node's own.
-bool Sharing::is_taken_for_shared(const ObjectKey& key, const Files& files) const {
-    const bool is_sample =
-        files.pushed >= options_.pushed_before_samples && hash_of_path(key) % options_.files_per_sample == 0;
-    return is_small(key) && !files.are_kept_back && !is_sample;
+// A small file that is no sample, where the samples are not each node's own.
+bool Sharing::is_taken_for_shared(const ObjectKey& key) const {
+    if (!is_small(key)) {
+        return false;
+    }
+    const Files& files = known_of(here(key));
+    const bool has_samples = files.pushed >= options_.pushed_before_samples ||
+                             known_of(around(key)).pushed >= options_.pushed_around_before_samples;
+    return !files.are_kept_back && !evidence_of(key).are_kept_back &&
+           !(has_samples && hash_of_path(key) % options_.files_per_sample == 0);
+}
+
+// A directory of which too little is known is taken for one like those beside it.
+const Sharing::Files& Sharing::evidence_of(const ObjectKey& key) const {
+    const Files& files = known_of(here(key));
+    return is_small(key) && files.judged < options_.small.files ? known_of(around(key)) : files;
 }
 
 // Hardly any of them was asked for by several nodes, and not all others by the same: one that is ahead of the
@@ -100,23 +122,27 @@ void Sharing::count(Files& files, const File& file, int by) {
     }
 }
 
-Sharing::Directory& Sharing::directory_of(const ObjectKey& key) {
-    const std::string_view path = file_tree_of(key);
-    if (const auto known = directories_.find(path); known != directories_.end()) {
-        return known->second;
-    }
-    if (directories_.size() >= options_.directories_max) {
-        const auto oldest = directories_.find(oldest_.front());
-        forget(oldest->second.large);
-        forget(oldest->second.small);
-        directories_.erase(oldest);
+Sharing::Files& Sharing::files_of(const Group& group) {
+    if (groups_.size() >= options_.groups_max && !groups_.contains(group)) {
+        const auto oldest = groups_.find(oldest_.front());
+        forget(oldest->second);
+        groups_.erase(oldest);
         oldest_.pop_front();
     }
-    oldest_.emplace_back(path);
-    return directories_[oldest_.back()];
+    const auto [known, is_new] = groups_.try_emplace(group);
+    if (is_new) {
+        oldest_.push_back(group);
+    }
+    return known->second;
 }
 
-// What has been learned of the directory stays.
+const Sharing::Files& Sharing::known_of(const Group& group) const {
+    static const Files none;
+    const auto known = groups_.find(group);
+    return known == groups_.end() ? none : known->second;
+}
+
+// What has been learned of the group stays.
 void Sharing::forget(Files& files) {
     files_ -= files.known.size();
     files.known.clear();

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
-#include <string_view>
+#include <utility>
 
 #include "cache/object.hpp"
 #include "collectives/rank.hpp"
@@ -19,9 +19,10 @@ namespace copper {
 //
 // That is how large files are judged. A small one, or the first extent of a large one, is over before enough
 // nodes have asked: it is taken for shared, and whether others use what was pushed to them the reader cannot
-// see. So where many small files of a directory have been pushed, some more, the samples, go to those who
-// ask, and tell. Once the samples are each node's own, no file of the directory is taken for shared before
-// enough nodes have asked: to push to all what few want costs more than their requests.
+// see. So where many small files of a directory have been pushed, or of the directories around it, some more,
+// the samples, go to those who ask, and tell. Once the samples are each node's own, no file of the directory
+// is taken for shared before enough nodes have asked: to push to all what few want costs more than their
+// requests.
 //
 // Interests that merge on their way tell of one node only, but over the extents of a file, whose trees
 // differ, of others too; and those of a small file come from several children of its reader.
@@ -39,9 +40,10 @@ class Sharing {
         Enough large = {.extents = 8, .files = 2};
         Enough small = {.extents = 1, .files = 16};  // others may come to a file so much later
         std::uint32_t pushed_before_samples = 64;
+        std::uint32_t pushed_around_before_samples = 256;
         std::uint32_t files_per_sample = 8;
-        std::size_t directories_max = 4096;
-        std::size_t files_max = 1U << 16;  // of all directories
+        std::size_t groups_max = 4096;
+        std::size_t files_max = 1U << 16;  // of all groups
     };
     explicit Sharing(Options options);
 
@@ -57,7 +59,7 @@ class Sharing {
         std::set<Rank> nodes;  // up to as many as make it shared
         std::uint32_t extents = 0;
     };
-    // The large files of a directory, or the small ones.
+    // Files that are judged together.
     struct Files {
         std::map<std::uint64_t, File> known;  // by the hash of their path
         // Of those of which enough extents were asked for, by several nodes or by one:
@@ -68,23 +70,26 @@ class Sharing {
         std::uint32_t pushed = 0;
         bool are_kept_back = false;
     };
-    struct Directory {
-        Files large;
-        Files small;
-    };
+    enum class Which : std::uint8_t { large, small, small_of_subdirectories };
+    using Group = std::pair<std::string, Which>;  // of a directory
 
-    bool is_shared(const File& file) const { return file.nodes.size() >= nodes_to_share_; }
-    Directory& directory_of(const ObjectKey& key);
+    static Group here(const ObjectKey& key);
+    static Group around(const ObjectKey& key);
+    Files& files_of(const Group& group);
+    const Files& known_of(const Group& group) const;
+    const Files& evidence_of(const ObjectKey& key) const;
+    void note_in(Files& files, const ObjectKey& key, Rank node);
     void forget(Files& files);
     static void count(Files& files, const File& file, int by);
-    bool is_taken_for_shared(const ObjectKey& key, const Files& files) const;
-    static bool are_own(const Files& files, Enough enough);
     Enough enough_of(const ObjectKey& key) const { return key.index == 0 ? options_.small : options_.large; }
+    bool is_shared(const File& file) const { return file.nodes.size() >= nodes_to_share_; }
+    bool is_taken_for_shared(const ObjectKey& key) const;
+    static bool are_own(const Files& files, Enough enough);
 
     const Options options_;
     const std::size_t nodes_to_share_;
-    std::map<std::string, Directory, std::less<>> directories_;
-    std::deque<std::string> oldest_;
+    std::map<Group, Files> groups_;
+    std::deque<Group> oldest_;
     std::size_t files_ = 0;
 };
 

@@ -358,6 +358,20 @@ TEST(Simulation, SmallFilesThatNobodySharesDoNotGoToEveryNode) {
     }
 }
 
+TEST(Simulation, NorDoThoseOfManySmallDirectories) {
+    Scenario scenario = small_files(1, Scenario::Reads::own_small_files);
+    scenario.nodes = 12;
+    scenario.readers = 2;
+    scenario.store.directories = 120;
+    scenario.store.files_per_directory = 30;
+    const Report report = Simulation(scenario).run();
+    expect_right(report);
+    EXPECT_EQ(report.direct_reads, 0U);
+    EXPECT_EQ(report.most_reads_of_an_object, 1U);
+    const std::uint64_t bytes = report.reads.size() * scenario.store.file_bytes_max / 2;
+    EXPECT_LE(report.bytes, bytes * (scenario.nodes - 1) / 3);
+}
+
 TEST(Simulation, SmallFilesThatNobodySharesSurviveFaults) {
     for (const std::uint64_t seed : seeds(30)) {
         const Scenario scenario = small_files(seed, Scenario::Reads::own_small_files, Faults::all);

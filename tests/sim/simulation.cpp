@@ -302,8 +302,9 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
 
     std::string numbered_file(std::uint32_t number) const {
         const SimulatedStore& store = simulation_.store_;
-        return join_path(store.directory(0),
-                         SimulatedStore::file_name(number % store.shape().files_per_directory));
+        const StoreShape& shape = store.shape();
+        return join_path(store.directory(number / shape.files_per_directory % shape.directories),
+                         SimulatedStore::file_name(number % shape.files_per_directory));
     }
 
     void look_up(const std::string& directory, const std::string& name, const std::function<void()>& done) {

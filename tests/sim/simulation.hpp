@@ -41,7 +41,7 @@ struct Scenario {
     enum class Reads {
         anything,
         own_file,         // each node one file, extent after extent
-        own_small_files,  // each node every n-th file of a directory, each in one operation, as below
+        own_small_files,  // each node every n-th of all files, each in one operation, as below
         all_small_files,
         all_from_own_start,  // the same, each node from another one on
     };

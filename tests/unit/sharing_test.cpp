@@ -90,7 +90,7 @@ struct SmallShards {
     static constexpr std::uint32_t nodes = 100;
 
     SmallShards() {
-        while (sharing.verdict(small(next)) != Verdict::own) {
+        while (sharing.verdict(small(next)) != Verdict::own && next < 1000) {
             pushed += read_small(sharing, next, Rank{next % nodes}) ? 1 : 0;
             ++next;
         }
@@ -109,6 +109,39 @@ TEST(Sharing, SmallFilesOfOneNodeEachAreNoticed) {
         job.sharing.note(small(file), Rank{file % SmallShards::nodes});
         ASSERT_EQ(job.sharing.verdict(small(file)), Verdict::own) << file;
     }
+}
+
+TEST(Sharing, ADirectoryIsTakenForOneLikeThoseBesideIt) {
+    Sharing sharing({.nodes = 100});
+    const auto file = [](const std::string& directory, std::uint32_t number) {
+        return ObjectKey{ObjectKind::extent, directory + "/" + std::to_string(number)};
+    };
+    std::uint32_t pushed = 0;
+    for (std::uint32_t number = 0; number < 2000; ++number) {
+        const ObjectKey key = file("/data/" + std::to_string(number / 10), number);
+        sharing.note(key, Rank{number % 100});
+        if (sharing.verdict(key) == Verdict::shared) {
+            sharing.note_pushed(key);
+            ++pushed;
+        }
+    }
+    EXPECT_GE(pushed, 256U);
+    EXPECT_LE(pushed, 500U);
+    EXPECT_EQ(sharing.verdict(file("/elsewhere/0", 0)), Verdict::shared);
+    // Until more is known of it.
+    for (std::uint32_t number = 0; number < 16; ++number) {
+        EXPECT_EQ(sharing.verdict(file("/data/shared", number)), Verdict::own) << number;
+        sharing.note(file("/data/shared", number), Rank{1});
+        sharing.note(file("/data/shared", number), Rank{2});
+    }
+    std::uint32_t own = 0;
+    std::uint32_t shared = 0;
+    for (std::uint32_t number = 16; number < 116; ++number) {
+        own += sharing.verdict(file("/data/shared", number)) == Verdict::own ? 1 : 0;
+        shared += sharing.verdict(file("/data/shared", number)) == Verdict::shared ? 1 : 0;
+    }
+    EXPECT_EQ(own, 0U);
+    EXPECT_GT(shared, 70U);
 }
 
 TEST(Sharing, ASmallFileThatSeveralWantIsAnException) {
@@ -150,7 +183,7 @@ TEST(Sharing, ManySmallFilesThatAllReadArePushed) {
 }
 
 TEST(Sharing, ForgettingCostsTheVerdictOnly) {
-    Sharing sharing({.nodes = 4, .directories_max = 2, .files_max = 10});
+    Sharing sharing({.nodes = 4, .groups_max = 2, .files_max = 10});
     for (std::uint32_t i = 0; i < 1000; ++i) {
         const std::string directory = "/d" + std::to_string(i % 5);
         sharing.note({ObjectKind::extent, directory + "/f" + std::to_string(i), i % 2}, Rank{i % 4});
