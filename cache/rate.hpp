@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace copper {
 
@@ -26,8 +27,8 @@ class Rate {
 
 // What a node knows of its own sending.
 struct Link {
-    double bytes_per_second = 0;      // at best of late; 0: not known
-    std::size_t bytes_under_way = 0;  // being sent now
+    double bytes_per_second = 0;        // at best of late; 0: not known
+    std::uint64_t bytes_under_way = 0;  // that wait to leave, or are leaving
 };
 
 // What a link achieves at best of late: a receiver that is busy makes it look slower than it is. Judged by

@@ -77,7 +77,9 @@ class Driver final : public MpiFabric {
     bool must_poll() const override { return true; }
     bool flushed() const override { return sends_.empty(); }
     FabricCounters counters() const override { return counters_; }
-    Link link() const override;
+    Link link() const override {
+        return {.bytes_per_second = link_rate_.bytes_per_second(), .bytes_under_way = backlog_bytes()};
+    }
     std::uint64_t backlog_bytes(Rank to) const override { return peers_[to.value].backlog_bytes; }
     std::uint64_t backlog_bytes() const override;
 
@@ -270,14 +272,6 @@ void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     if (result != MPI_SUCCESS) {
         newly_lost_.insert(to);
     }
-}
-
-Link Driver::link() const {
-    Link link{.bytes_per_second = link_rate_.bytes_per_second()};
-    for (const Outgoing& outgoing : sends_) {
-        link.bytes_under_way += outgoing.bytes;
-    }
-    return link;
 }
 
 bool Driver::complete_sends() {
