@@ -61,7 +61,7 @@ double slowest_ms(std::size_t arity, std::uint32_t bytes) {
 void print_arities() {
     std::puts("| arity | slowest ms, files of up to 20 kB | slowest ms, files of up to 1 MiB |");
     std::puts("|---|---|---|");
-    for (const std::size_t arity : {2, 4, 8, 16, 32}) {
+    for (const std::size_t arity : {2U, 4U, 8U, 16U, 32U}) {
         std::printf("| %5zu | %32.3f | %32.3f |\n", arity, slowest_ms(arity, 20000),
                     slowest_ms(arity, 1U << 20));
         std::fflush(stdout);
