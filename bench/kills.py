@@ -19,7 +19,7 @@ import sys
 import time
 
 from import_storm import Workload, package_tree, print_table
-from copper import Copper, CopperError, handle_termination, wait_until, why_no_mount
+from copper import Copper, CopperError, handle_termination, nodes_of, wait_until, why_no_mount
 from must_hold import Row
 from witnesses import Witnesses, again_and_again, witness
 
@@ -73,8 +73,7 @@ class Rounds:
         return self.dice.sample(range(NODES), NODES)
 
     def reader(self, job):
-        rows = [line.split() for line in job.status().splitlines()[2:]]
-        return [int(row[0]) for row in rows if row[3] == "yes"]
+        return [int(node["RANK"]) for node in nodes_of(job.status()) if node["READER"] == "yes"]
 
     def another(self, job):
         return [self.dice.choice([rank for rank in range(NODES) if rank not in self.reader(job)])]

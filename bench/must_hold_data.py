@@ -19,7 +19,7 @@ import tempfile
 import time
 
 import must_hold
-from copper import Copper, build_directory, wait_until
+from copper import Copper, build_directory, nodes_of, wait_until
 from hosts import Hosts, why_no_hosts
 from import_storm import package_tree, storm
 from must_hold import Row, bare, difference, resident_bytes
@@ -392,8 +392,8 @@ def of_slow_link(rate):
             hosts.check("cn0", "copper", "launch", "--nodes-from", f"{hosts.directory}/nodes", "--launcher", "mpirun",
                         "--tree", hosts.directory, "--readers", "1", "--compress", choice)
             try:
-                status = hosts.check("cn0", "copper", "status").splitlines()[2:]
-                host = next(row[1] for row in map(str.split, status) if row[3] != "yes")
+                nodes = nodes_of(hosts.check("cn0", "copper", "status"))
+                host = next(node["HOST"] for node in nodes if node["READER"] == "no")
                 mirrored = f"/tmp/root/copper{hosts.directory}/{content}"
                 started = time.perf_counter()
                 hosts.check(host, "dd", f"if={mirrored}", "of=/dev/null", "bs=1M")

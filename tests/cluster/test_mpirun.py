@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from copper import CopperError, command_lines, key_of_job, wait_until
+from copper import CopperError, command_lines, key_of_job, nodes_of, wait_until
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
 
@@ -62,8 +62,8 @@ class ClusterTestCase(unittest.TestCase):
         return json.loads(self.hosts.check(host, "copper", "stats", "--json"))
 
     def reader(self):
-        rows = [line.split() for line in self.hosts.check("cn0", "copper", "status").splitlines()[2:]]
-        return next(row[1] for row in rows if row[3] == "yes")
+        nodes = nodes_of(self.hosts.check("cn0", "copper", "status"))
+        return next(node["HOST"] for node in nodes if node["READER"] == "yes")
 
     def storm(self, package, hosts, processes=2):
         load = Workload(packages=[package], trees=[self.tree])

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 
-from copper import build_directory, mounts_below, processes_of, wait_until
+from copper import build_directory, mounts_below, nodes_of, processes_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 from witnesses import Witnesses, witness
@@ -112,8 +112,8 @@ class Survival(MountTestCase):
         job = self.launch()
         self.lose(job, 1)
         wait_until(lambda: self.alone(job) == 1, 20, "its successor")
-        rows = [line.split() for line in job.status().splitlines()[2:]]
-        self.assertEqual([("0", "serving"), ("1", "degraded")], [(row[0], row[2]) for row in rows])
+        nodes = nodes_of(job.status())
+        self.assertEqual([("0", "serving"), ("1", "degraded")], [(node["RANK"], node["STATE"]) for node in nodes])
         stats = job.stats()
         self.assertEqual(["serving", "degraded"], [node["state"] for node in stats["per_node"]])
         logs = job.logs()

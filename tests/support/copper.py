@@ -107,6 +107,12 @@ def command_lines():
             continue
 
 
+def nodes_of(status):
+    """What `copper status` says of each node, by the names of its columns."""
+    names, *rows = (line.split() for line in status.splitlines()[1:])
+    return [dict(zip(names, row)) for row in rows]
+
+
 def wait_until(condition, seconds, what):
     """Looks until condition() is true; there is nothing to be woken by for what other processes do."""
     deadline = time.monotonic() + seconds
@@ -211,9 +217,7 @@ class Copper:
 
     def other_than_reader(self):
         """A node that never reads the backing filesystem while all is well."""
-        nodes = [line.split() for line in self.status().splitlines()[1:]]
-        column = nodes[0].index("READER")
-        return next(int(node[0]) for node in nodes[1:] if node[column] in ("false", "no"))
+        return next(int(node["RANK"]) for node in nodes_of(self.status()) if node["READER"] == "no")
 
     def totals(self):
         return self.stats()["totals"]
