@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 
-from copper import wait_until
+from copper import LAUNCH_DAEMONS, LAUNCHERS, wait_until
 from import_storm import PYTHON, Workload
 from test_mpirun import MOUNT, ClusterTestCase
 from test_slurm import SlurmTestCase
@@ -39,7 +39,7 @@ class SurvivalTestCase(ClusterTestCase):
 
     def outer(self, host, inner):
         """The process's id as this process sees it."""
-        for pid, its_host in {**self.hosts.processes("copperd"), **self.hosts.processes("copperd-superv")}.items():
+        for pid, its_host in self.hosts.processes("copperd", "copperd-superv").items():
             with open(f"/proc/{pid}/status", encoding="utf-8") as file:
                 names = next(line.split() for line in file if line.startswith("NSpid:"))
             if its_host == host and names[-1] == str(inner):
@@ -110,7 +110,7 @@ class MpiRunSurvival(SurvivalTestCase):
         host = next(host for host in self.hosts.names[1:] if host != self.reader())
         with self.witnesses() as witnesses:
             daemon = self.daemon(host)
-            self.kill(next(pid for pid, its in self.hosts.processes("orted").items() if its == host))
+            self.kill(next(pid for pid, its in self.hosts.processes(*LAUNCH_DAEMONS).items() if its == host))
             self.until_succeeded(host, daemon)
             self.pass_by(witnesses)
         self.check_unnoticed(witnesses)
@@ -119,7 +119,7 @@ class MpiRunSurvival(SurvivalTestCase):
     def test_mpirun(self):
         daemons = {host: self.daemon(host) for host in self.hosts.names}
         with self.witnesses() as witnesses:
-            self.kill(next(iter(self.hosts.processes("mpirun"))))
+            self.kill(next(iter(self.hosts.processes(*LAUNCHERS))))
             for host, daemon in daemons.items():
                 self.until_succeeded(host, daemon)
             self.pass_by(witnesses)

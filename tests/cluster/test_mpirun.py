@@ -5,7 +5,8 @@ import os
 import signal
 import unittest
 
-from copper import CopperError, command_lines, key_of_job, nodes_of, wait_until
+from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, command_lines, key_of_job, kill_all, nodes_of,
+                    wait_until)
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
 
@@ -30,7 +31,7 @@ class ClusterTestCase(unittest.TestCase):
 
     def check_nothing_left(self):
         left = []
-        for program in ("copperd", "copperd-superv", "copper", "orted", "prted", "mpirun", "prterun"):
+        for program in ("copperd", "copperd-superv", "copper", *LAUNCH_DAEMONS, *LAUNCHERS):
             left += [f"{host}: {program} runs" for host in self.hosts.processes(program).values()]
         for host in self.hosts.names:
             for place in self.hosts.check(host, "sh", "-c", "grep fuse.copper /proc/self/mountinfo; "
@@ -40,8 +41,7 @@ class ClusterTestCase(unittest.TestCase):
             self.hosts.run("cn0", "copper", "stop")
             for host in self.hosts.names:
                 self.hosts.run(host, "copper", "stop", "--local")
-            for pid in self.hosts.processes("copperd"):
-                os.kill(pid, signal.SIGKILL)
+            kill_all(self.hosts.processes("copperd", "copperd-superv"))
         self.assertEqual([], left)
 
     def launch(self, names=None, *options, environment=None):
@@ -106,13 +106,13 @@ class MpiRun(ClusterTestCase):
         arguments = self.hosts.environment()["COPPER_LAUNCHER_ARGS"].replace("/agent ", "/listening-agent ")
         done = self.launch(None, environment={"COPPER_LAUNCHER_ARGS": arguments})
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        key = key_of_job(self.hosts.processes("mpirun"))
+        key = key_of_job(self.hosts.processes(*LAUNCHERS))
         self.assertRegex(key.decode(), "^[0-9a-f]{64}$")
         for line in command_lines():
             self.assertNotIn(key, line)
         with open(said, encoding="utf-8") as file:
             text = file.read()
-        self.assertIn("orted", text)
+        self.assertRegex(text, "|".join(LAUNCH_DAEMONS))
         self.assertNotIn(key.decode(), text)
         self.assertEqual(0, self.stats()["totals"]["fabric"]["frames_refused"])
         self.stop_well()
@@ -158,7 +158,7 @@ class MpiRun(ClusterTestCase):
         for host in self.hosts.names:
             self.hosts.check(host, "copper", "stop", "--local")
         try:
-            wait_until(lambda: not self.hosts.processes("mpirun"), 20, "the end of mpirun")
+            wait_until(lambda: not self.hosts.processes(*LAUNCHERS), 20, "the end of mpirun")
         except CopperError:
             self.fail("mpirun is still there")
 

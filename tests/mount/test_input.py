@@ -1,10 +1,9 @@
 """Bad input gets a clear answer: an exit code as documented, and a first line that says it all."""
 
 import os
-import signal
 import subprocess
 
-from copper import as_nobody, clean_environment, copper_program, daemon_program, wait_until, NOBODY
+from copper import as_nobody, clean_environment, copper_program, daemon_program, kill_all, wait_until, NOBODY
 from mounted import MountTestCase
 
 TREE = "/usr/share/doc"
@@ -106,8 +105,7 @@ class BadInput(MountTestCase):
 
     def test_mount_point_is_a_dead_mount(self):
         job = self.launch(nodes=1, trees=[TREE])
-        for pid in job.own_processes():  # the supervisor, too
-            os.kill(pid, signal.SIGKILL)
+        kill_all(job.own_processes())  # the supervisor, too
         wait_until(lambda: not job.own_processes(), 20, "their end")
         done = job.command(*job.launch_words())
         self.assertEqual(1, done.returncode)

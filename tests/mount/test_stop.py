@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-from copper import CopperError, clean_environment, mounts_below, processes_of, wait_until
+from copper import CopperError, clean_environment, kill_all, mounts_below, processes_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 
@@ -59,8 +59,7 @@ class Stop(MountTestCase):
 
     def test_solo_after_kill_of_all_its_processes(self):
         job = self.launch(nodes=1)
-        for pid in job.own_processes():
-            os.kill(pid, signal.SIGKILL)
+        kill_all(job.own_processes())
         # ECONNABORTED: the daemon still holds the device for a moment, and dies with the question unanswered.
         with self.assertRaisesRegex(OSError, "not connected|connection abort"):
             os.stat(f"{job.root(0)}/never asked for")  # what the kernel knows it still tells

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 
-from copper import build_directory, mounts_below, nodes_of, processes_of, wait_until
+from copper import LAUNCHERS, build_directory, mounts_below, nodes_of, processes_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 from witnesses import Witnesses, witness
@@ -35,9 +35,8 @@ class Survival(MountTestCase):
 
     @staticmethod
     def launchers(job):
-        """mpirun, which Open MPI 5 makes prterun."""
         return [pid for pid, words in processes_of(job.directory).items()
-                if os.path.basename(words[0]) in ("mpirun", "prterun")]
+                if os.path.basename(words[0]) in LAUNCHERS]
 
     def launcher(self, job):
         found = self.launchers(job)

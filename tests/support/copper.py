@@ -21,6 +21,10 @@ import time
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 COMMAND_SECONDS_MAX = 120
 
+# Open MPI's launcher and its daemon on each node, up to version 4 and from version 5 on.
+LAUNCHERS = ("mpirun", "prterun")
+LAUNCH_DAEMONS = ("orted", "prted")
+
 
 class CopperError(Exception):
     """A command of Copper failed, or left something behind."""
@@ -80,6 +84,16 @@ def processes_of(text):
         if state != b"Z" and any(str(text).encode() in word for word in words):
             found[int(entry)] = [word.decode(errors="replace") for word in words if word]
     return found
+
+
+def kill_all(processes):
+    """SIGKILL for processes of which some would replace others: none of them lives to see another's end."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in processes:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
 
 
 def key_of_job(processes):
@@ -285,11 +299,7 @@ class Copper:
             except subprocess.TimeoutExpired:
                 found.append("copper stop did not end")
         found += self.leftovers()
-        for pid in processes_of(self.directory):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        kill_all(processes_of(self.directory))
         for point in mounts_below(self.directory):
             subprocess.run(["umount", "-l", point], check=False)
         # Only once nothing is mounted there: a mirror must never be walked into to be removed.

@@ -174,8 +174,9 @@ class Hosts:
         return subprocess.Popen(self.inside(host, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 stdin=subprocess.DEVNULL, cwd="/", env=self.environment() | more)
 
-    def processes(self, program):
-        """The processes of all hosts that run this program, as {pid: host}, with pids as this process sees them."""
+    def processes(self, *programs):
+        """The processes of all hosts that run one of these programs, as {pid: host}, with pids as this process sees
+        them."""
         space = {os.readlink(f"/proc/{pid}/ns/uts"): host for host, pid in self.pids.items()}
         found = {}
         for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -185,7 +186,7 @@ class Hosts:
                 state = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if host and comm == program and state != "Z":
+            if host and comm in programs and state != "Z":
                 found[int(entry)] = host
         return found
 
