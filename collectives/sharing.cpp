@@ -1,7 +1,11 @@
 #include "collectives/sharing.hpp"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "cache/path.hpp"
 
@@ -11,12 +15,8 @@ namespace {
 // Of the files of a directory that are each node's own, one of so many may be an exception.
 constexpr std::int64_t files_per_exception = 8;
 
-bool is_small(const ObjectKey& key) {
-    return key.index == 0;
-}
-
-std::uint64_t hash_of_path(const ObjectKey& key) {
-    return hash_of({.kind = key.kind, .path = key.path});
+std::uint64_t hash_of_text(std::string_view text, std::uint64_t seed) {
+    return XXH3_64bits_withSeed(text.data(), text.size(), seed);
 }
 
 }  // namespace
@@ -27,35 +27,41 @@ Sharing::Sharing(Options options)
     : options_(options),
       nodes_to_share_(std::max<std::size_t>(2, static_cast<std::size_t>(std::sqrt(options.nodes)))) {}
 
-Sharing::Group Sharing::here(const ObjectKey& key) {
-    return {std::string(file_tree_of(key)), is_small(key) ? Which::small : Which::large};
-}
-
-Sharing::Group Sharing::around(const ObjectKey& key) {
-    return {std::string(parent_path(file_tree_of(key))), Which::small_of_subdirectories};
+Sharing::Place Sharing::place_of(const ObjectKey& key) const {
+    enum Which : std::uint8_t { large, small, small_of_subdirectories };
+    const bool is_small = key.index == 0;
+    const std::string_view directory = file_tree_of(key);
+    const Group here{hash_of_text(directory, is_small ? small : large)};
+    const Group around{hash_of_text(parent_path(directory), small_of_subdirectories)};
+    return {.hash = hash_of_text(key.path, 0),
+            .is_small = is_small,
+            .here = here,
+            .around = around,
+            .files_here = &known_of(here),
+            .files_around = &known_of(around)};
 }
 
 void Sharing::note(const ObjectKey& key, Rank node) {
-    if (is_taken_for_shared(key)) {
+    const Place place = place_of(key);
+    if (is_taken_for_shared(place)) {
         return;
     }
-    note_in(files_of(here(key)), key, node);
-    if (is_small(key)) {
-        note_in(files_of(around(key)), key, node);
+    note_in(files_of(place.here), place, node);
+    if (place.is_small) {
+        note_in(files_of(place.around), place, node);
     }
 }
 
-void Sharing::note_in(Files& files, const ObjectKey& key, Rank node) {
-    const std::uint64_t hash = hash_of_path(key);
-    if (files_ >= options_.files_max && !files.known.contains(hash)) {
+void Sharing::note_in(Files& files, const Place& place, Rank node) {
+    if (files_ >= options_.files_max && !files.known.contains(place.hash)) {
         for (auto& [group, some] : groups_) {
             forget(some);
         }
     }
-    const auto [known, is_new] = files.known.try_emplace(hash);
+    const auto [known, is_new] = files.known.try_emplace(place.hash);
     files_ += is_new ? 1 : 0;
     File& file = known->second;
-    const Enough enough = enough_of(key);
+    const Enough enough = enough_of(place);
     if (file.extents >= enough.extents) {
         count(files, file, -1);
     }
@@ -70,40 +76,40 @@ void Sharing::note_in(Files& files, const ObjectKey& key, Rank node) {
 }
 
 void Sharing::note_pushed(const ObjectKey& key) {
-    if (is_small(key)) {
-        ++files_of(here(key)).pushed;
-        ++files_of(around(key)).pushed;
+    const Place place = place_of(key);
+    if (place.is_small) {
+        ++files_of(place.here).pushed;
+        ++files_of(place.around).pushed;
     }
 }
 
 Sharing::Verdict Sharing::verdict(const ObjectKey& key) const {
-    if (is_taken_for_shared(key)) {
+    const Place place = place_of(key);
+    if (is_taken_for_shared(place)) {
         return Verdict::shared;
     }
-    const Files& files = known_of(here(key));
-    const auto file = files.known.find(hash_of_path(key));
-    if (file != files.known.end() && file->second.nodes.size() > 1) {
+    const auto file = place.files_here->known.find(place.hash);
+    if (file != place.files_here->known.end() && file->second.nodes.size() > 1) {
         return is_shared(file->second) ? Verdict::shared : Verdict::unknown;
     }
-    return are_own(evidence_of(key), enough_of(key)) ? Verdict::own : Verdict::unknown;
+    return are_own(evidence_of(place), enough_of(place)) ? Verdict::own : Verdict::unknown;
 }
 
 // A small file that is no sample, where the samples are not each node's own.
-bool Sharing::is_taken_for_shared(const ObjectKey& key) const {
-    if (!is_small(key)) {
+bool Sharing::is_taken_for_shared(const Place& place) const {
+    if (!place.is_small) {
         return false;
     }
-    const Files& files = known_of(here(key));
-    const bool has_samples = files.pushed >= options_.pushed_before_samples ||
-                             known_of(around(key)).pushed >= options_.pushed_around_before_samples;
-    return !files.are_kept_back && !evidence_of(key).are_kept_back &&
-           !(has_samples && hash_of_path(key) % options_.files_per_sample == 0);
+    const bool has_samples = place.files_here->pushed >= options_.pushed_before_samples ||
+                             place.files_around->pushed >= options_.pushed_around_before_samples;
+    return !place.files_here->are_kept_back && !evidence_of(place).are_kept_back &&
+           !(has_samples && place.hash % options_.files_per_sample == 0);
 }
 
 // A directory of which too little is known is taken for one like those beside it.
-const Sharing::Files& Sharing::evidence_of(const ObjectKey& key) const {
-    const Files& files = known_of(here(key));
-    return is_small(key) && files.judged < options_.small.files ? known_of(around(key)) : files;
+const Sharing::Files& Sharing::evidence_of(const Place& place) const {
+    const bool is_known = !place.is_small || place.files_here->judged >= options_.small.files;
+    return is_known ? *place.files_here : *place.files_around;
 }
 
 // Hardly any of them was asked for by several nodes, and not all others by the same: one that is ahead of the
@@ -122,7 +128,7 @@ void Sharing::count(Files& files, const File& file, int by) {
     }
 }
 
-Sharing::Files& Sharing::files_of(const Group& group) {
+Sharing::Files& Sharing::files_of(Group group) {
     if (groups_.size() >= options_.groups_max && !groups_.contains(group)) {
         const auto oldest = groups_.find(oldest_.front());
         forget(oldest->second);
@@ -136,7 +142,7 @@ Sharing::Files& Sharing::files_of(const Group& group) {
     return known->second;
 }
 
-const Sharing::Files& Sharing::known_of(const Group& group) const {
+const Sharing::Files& Sharing::known_of(Group group) const {
     static const Files none;
     const auto known = groups_.find(group);
     return known == groups_.end() ? none : known->second;

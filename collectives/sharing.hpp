@@ -5,8 +5,7 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <string>
-#include <utility>
+#include <unordered_map>
 
 #include "cache/object.hpp"
 #include "collectives/rank.hpp"
@@ -70,25 +69,32 @@ class Sharing {
         std::uint32_t pushed = 0;
         bool are_kept_back = false;
     };
-    enum class Which : std::uint8_t { large, small, small_of_subdirectories };
-    using Group = std::pair<std::string, Which>;  // of a directory
+    enum class Group : std::uint64_t {};  // the hash of a directory and of which of its files
+    // A file, and what is known of it and its like.
+    struct Place {
+        std::uint64_t hash;  // of its path
+        bool is_small;
+        Group here;
+        Group around;  // of small files
+        const Files* files_here;
+        const Files* files_around;
+    };
 
-    static Group here(const ObjectKey& key);
-    static Group around(const ObjectKey& key);
-    Files& files_of(const Group& group);
-    const Files& known_of(const Group& group) const;
-    const Files& evidence_of(const ObjectKey& key) const;
-    void note_in(Files& files, const ObjectKey& key, Rank node);
+    Place place_of(const ObjectKey& key) const;
+    Files& files_of(Group group);
+    const Files& known_of(Group group) const;
+    const Files& evidence_of(const Place& place) const;
+    void note_in(Files& files, const Place& place, Rank node);
     void forget(Files& files);
     static void count(Files& files, const File& file, int by);
-    Enough enough_of(const ObjectKey& key) const { return key.index == 0 ? options_.small : options_.large; }
+    Enough enough_of(const Place& place) const { return place.is_small ? options_.small : options_.large; }
     bool is_shared(const File& file) const { return file.nodes.size() >= nodes_to_share_; }
-    bool is_taken_for_shared(const ObjectKey& key) const;
+    bool is_taken_for_shared(const Place& place) const;
     static bool are_own(const Files& files, Enough enough);
 
     const Options options_;
     const std::size_t nodes_to_share_;
-    std::map<Group, Files> groups_;
+    std::unordered_map<Group, Files> groups_;
     std::deque<Group> oldest_;
     std::size_t files_ = 0;
 };
