@@ -54,9 +54,9 @@ class MemoryStore {
     ObjectPtr read(const ObjectKey& key) const {
         const std::uint64_t size = key.version;
         const std::uint64_t offset = key.index * extent_bytes;
-        return make_object(
-            Extent{.attributes = {.size = size},
-                   .blob = {{memory_, memory_.get() + offset}, std::min(extent_bytes, size - offset)}});
+        Blob blob{{memory_, memory_.get() + offset}, std::min(extent_bytes, size - offset)};
+        blob.checksum = checksum_of(blob.span());  // once, as who reads a file does
+        return make_object(Extent{.attributes = {.size = size}, .blob = std::move(blob)});
     }
 
   private:

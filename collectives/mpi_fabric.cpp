@@ -137,7 +137,7 @@ class Driver final : public MpiFabric {
     void refuse(Rank from, const Receive& receive);
     void announce(const MessageReader::Part& part, Rank from);
     bool take_bodies(const Receive& receive);
-    void post_bodies();
+    void post(Body& body);
     bool complete_sends();
     void start_waiting(Rank to, Lane lane);
     std::vector<Frame> take_together(Queue& queue);
@@ -333,7 +333,6 @@ void Driver::lose(Rank rank) {
         }
         abandoned_bodies_.splice(abandoned_bodies_.end(), bodies_, current);
     }
-    post_bodies();
     peer.early.clear();
     with_early_.erase(rank);
     // Its messages may hold as many receives as it had sends under way.
@@ -472,33 +471,29 @@ void Driver::announce(const MessageReader::Part& part, Rank from) {
     body.frame = {copy_to_blob(part.header), {}, Lane::bulk};
     body.frame.body.size = part.body_bytes;
     bodies_.push_back(std::move(body));
-    post_bodies();
 }
 
-void Driver::post_bodies() {
-    for (Body& body : bodies_) {
-        if (bodies_posted_ >= options_.bodies_in_flight_max) {
-            return;
-        }
-        if (body.posted) {
-            continue;
-        }
-        const std::size_t bytes = body.frame.body.size;
-        body.memory = options_.memory->allocate(bytes);
-        body.frame.body.data = body.memory;
-        MPI_Irecv(body.memory.get(), static_cast<int>(bytes), MPI_BYTE, static_cast<int>(body.from.value),
-                  body_tag, MPI_COMM_WORLD, &body.request);
-        body.since = Clock::now();
-        body.posted = true;
-        ++bodies_posted_;
-    }
+void Driver::post(Body& body) {
+    const std::size_t bytes = body.frame.body.size;
+    body.memory = options_.memory->allocate(bytes);
+    body.frame.body.data = body.memory;
+    MPI_Irecv(body.memory.get(), static_cast<int>(bytes), MPI_BYTE, static_cast<int>(body.from.value),
+              body_tag, MPI_COMM_WORLD, &body.request);
+    body.since = Clock::now();
+    body.posted = true;
+    ++bodies_posted_;
 }
 
+// Shared memory delivers a body as its receive is posted: it is taken while the processor's cache has it,
+// before the next one is posted.
 bool Driver::take_bodies(const Receive& receive) {
     bool moved = false;
     std::set<Rank> waiting;  // nodes with an earlier body that is not complete: theirs stay in order
     const auto now = bodies_.empty() ? Clock::time_point() : Clock::now();
     for (auto body = bodies_.begin(); body != bodies_.end();) {
+        if (!body->posted && bodies_posted_ < options_.bodies_in_flight_max) {
+            post(*body);
+        }
         if (body->posted && !body->complete) {
             int done = 0;
             int bytes = 0;
@@ -524,9 +519,6 @@ bool Driver::take_bodies(const Receive& receive) {
         const Body arrived = std::move(*body);
         body = bodies_.erase(body);
         receive(arrived.from, arrived.frame);
-    }
-    if (moved) {
-        post_bodies();
     }
     return moved;
 }
