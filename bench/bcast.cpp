@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/checksum.hpp"
 #include "collectives/mover.hpp"
 #include "collectives/mpi_fabric.hpp"
 #include "collectives/wire.hpp"

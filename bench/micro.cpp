@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/cache.hpp"
+#include "cache/checksum.hpp"
 #include "cache/codec.hpp"
 #include "collectives/envelope.hpp"
 #include "collectives/topology.hpp"

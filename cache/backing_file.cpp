@@ -7,6 +7,7 @@
 
 #include "cache/backing.hpp"
 #include "cache/backing_calls.hpp"
+#include "cache/checksum.hpp"
 #include "cache/open_files.hpp"
 
 namespace copper {

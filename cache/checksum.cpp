@@ -1,5 +1,7 @@
-// The library's function, not an inlined one: it picks the widest vectors that the processor has, which makes
-// it three times as fast as what every processor can run.
+#include "cache/checksum.hpp"
+
+// The library's functions, not inlined ones: they pick the widest vectors that the processor has, which makes
+// them three times as fast as what every processor can run.
 #ifdef COPPER_XXHASH_DISPATCHES
 #include <xxh_x86dispatch.h>
 #else
@@ -7,7 +9,6 @@
 #endif
 
 #include "cache/job_key.hpp"
-#include "cache/object.hpp"
 
 namespace copper {
 namespace {
@@ -33,6 +34,29 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
     return secret.is_set
                ? XXH3_64bits_withSecret(bytes.data(), bytes.size(), secret.value.data(), secret.value.size())
                : XXH3_64bits(bytes.data(), bytes.size());
+}
+
+RunningChecksum::RunningChecksum() : state_(XXH3_createState()) {
+    if (state_ == nullptr) {
+        throw std::bad_alloc();
+    }
+    if (secret.is_set) {
+        XXH3_64bits_reset_withSecret(state_.get(), secret.value.data(), secret.value.size());
+    } else {
+        XXH3_64bits_reset(state_.get());
+    }
+}
+
+void RunningChecksum::add(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::uint64_t RunningChecksum::value() const {
+    return XXH3_64bits_digest(state_.get());
+}
+
+void RunningChecksum::Deleter::operator()(XXH3_state_s* state) const {
+    XXH3_freeState(state);
 }
 
 }  // namespace copper

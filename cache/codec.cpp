@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "cache/checksum.hpp"
+
 namespace copper {
 namespace {
 

@@ -7,12 +7,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cache/checksum.hpp"
 #include "cache/path.hpp"
 
 namespace copper {
 
 Version version_of(const Attributes& attributes) {
     return {attributes.inode, attributes.size, attributes.modified, attributes.changed};
+}
+
+std::uint64_t checksum_of(const Blob& blob) {
+    return blob.checksum != 0 ? blob.checksum : checksum_of(blob.span());
 }
 
 std::uint64_t hash_of(const Version& version) {

@@ -76,16 +76,14 @@ std::uint64_t hash_of(const Version& version);
 struct Blob {
     std::shared_ptr<const std::byte[]> data;
     std::size_t size = 0;
-    // checksum_of() the bytes, for those who send them on; 0: not known.
+    // checksum_of() the bytes, where somebody has just gone through them; 0: not known.
     std::uint64_t checksum = 0;
 
     std::span<const std::byte> span() const { return {data.get(), size}; }
 };
 
 Blob copy_to_blob(std::span<const std::byte> bytes);
-
-// xxh3; keyed with the secret of the job, where there is one (job_key.hpp)
-std::uint64_t checksum_of(std::span<const std::byte> bytes);
+std::uint64_t checksum_of(const Blob& blob);
 
 // Names with their attributes, sorted by name (as bytes). Depending on the key it is a whole directory, one
 // batch of a huge directory, or the single entry of one path (empty if there is none).

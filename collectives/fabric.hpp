@@ -16,7 +16,7 @@ namespace copper {
 // stays. Both are immutable and shared, so one frame goes to many nodes without a copy.
 struct Frame {
     Blob header;
-    Blob body;
+    Blob body;                    // of one that has arrived it has a checksum if the fabric went through it
     Lane lane = Lane::eager;      // REQUIRES: bulk if the body is larger than eager_body_bytes_max
     std::size_t saved_bytes = 0;  // that the body would be larger if it were not coded
 };

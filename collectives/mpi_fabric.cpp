@@ -16,15 +16,19 @@
 #include <set>
 #include <utility>
 
+#include "cache/checksum.hpp"
 #include "cache/rate.hpp"
 #include "collectives/envelope.hpp"
 
 namespace copper {
 namespace {
 
-// A message holds one frame or more (envelope.hpp). The body of a bulk frame follows under a tag of its own,
-// into memory made for it. MPI does not let messages of one tag overtake each other (MPI 4.0, 3.5), so bodies
-// arrive in the order of their announcements.
+// A message holds one frame or more (envelope.hpp). The body of a bulk frame follows in pieces under a tag of
+// its own, into memory made for it. MPI does not let messages of one tag overtake each other (MPI 4.0, 3.5),
+// so bodies arrive in the order of their announcements.
+//
+// Over shared memory a piece is there as soon as its receive is posted: it is summed up while the processor's
+// cache has it, before the next one is posted, at three times the speed of a sum over the whole body.
 //
 // Eager frames that wait while another is on its way go together in the next message.
 //
@@ -33,7 +37,8 @@ namespace {
 // So no receive waits for another. Messages travel in a communicator of their own, with the end of their
 // number as the tag, and are put into order here.
 constexpr int body_tag = 1;
-constexpr std::uint64_t message_tags = 32768;  // MPI allows no fewer
+constexpr std::size_t piece_bytes = 256U << 10;  // half of a small L2 cache, with their source
+constexpr std::uint64_t message_tags = 32768;    // MPI allows no fewer
 // A sender has a few messages under way at a time (Options::sends_in_flight_per_peer_max).
 constexpr std::uint64_t early_messages_max = 256;
 constexpr std::size_t spare_messages_max = 16;
@@ -45,6 +50,16 @@ constexpr std::size_t message_bytes_max =
 // Of a frame among others.
 std::size_t message_bytes(const Frame& frame) {
     return frame_overhead_bytes + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
+}
+
+std::size_t pieces_of(std::size_t body_bytes) {
+    return (body_bytes + piece_bytes - 1) / piece_bytes;
+}
+
+template <typename Byte>
+std::span<Byte> piece_of(std::span<Byte> body, std::size_t index) {
+    const std::size_t offset = index * piece_bytes;
+    return body.subspan(offset, std::min(piece_bytes, body.size() - offset));
 }
 
 std::size_t frame_bytes(const Frame& frame) {
@@ -92,10 +107,12 @@ class Driver final : public MpiFabric {
         Rank from;
         Frame frame;
         std::shared_ptr<std::byte[]> memory;
-        MPI_Request request = MPI_REQUEST_NULL;
-        Clock::time_point since;  // when it was posted
-        bool posted = false;
-        bool complete = false;
+        std::vector<MPI_Request> pieces;  // those that are posted
+        std::size_t taken = 0;            // pieces
+        RunningChecksum checksum;         // of them
+        Clock::time_point since;          // when it was posted
+        bool is_posted() const { return memory != nullptr; }
+        bool is_complete() const { return is_posted() && taken == pieces_of(frame.body.size); }
     };
     using Message = std::vector<std::byte>;
     // A message that overtook an earlier one of its sender.
@@ -108,8 +125,9 @@ class Driver final : public MpiFabric {
         Lane lane;
         std::size_t bytes;
         Message message;
+        MPI_Request request = MPI_REQUEST_NULL;
         Blob body;  // of a bulk frame
-        std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+        std::vector<MPI_Request> pieces;
         Clock::time_point since;
     };
     struct Queue {
@@ -137,7 +155,7 @@ class Driver final : public MpiFabric {
     void refuse(Rank from, const Receive& receive);
     void announce(const MessageReader::Part& part, Rank from);
     bool take_bodies(const Receive& receive);
-    void post(Body& body);
+    bool take_pieces(Body& body);
     bool complete_sends();
     void start_waiting(Rank to, Lane lane);
     std::vector<Frame> take_together(Queue& queue);
@@ -249,8 +267,13 @@ void Driver::start_waiting(Rank to, Lane lane) {
 
 void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     Peer& peer = peers_[to.value];
-    Outgoing outgoing{
-        .to = to, .lane = lane, .bytes = 0, .message = spare_message(), .body = {}, .since = Clock::now()};
+    Outgoing outgoing{.to = to,
+                      .lane = lane,
+                      .bytes = 0,
+                      .message = spare_message(),
+                      .body = {},
+                      .pieces = {},
+                      .since = Clock::now()};
     const std::uint64_t number = peer.next_sent++;
     sealer_.seal({.from = self_, .to = to, .number = number}, frames, outgoing.message);
     for (const Frame& frame : frames) {
@@ -259,11 +282,15 @@ void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     }
     const int rank = static_cast<int>(to.value);
     int result = MPI_Isend(outgoing.message.data(), static_cast<int>(outgoing.message.size()), MPI_BYTE, rank,
-                           static_cast<int>(number % message_tags), messages_, &outgoing.requests[0]);
-    if (result == MPI_SUCCESS && lane == Lane::bulk) {
+                           static_cast<int>(number % message_tags), messages_, &outgoing.request);
+    if (lane == Lane::bulk) {
         outgoing.body = frames.front().body;
-        result = MPI_Isend(outgoing.body.data.get(), static_cast<int>(outgoing.body.size), MPI_BYTE, rank,
-                           body_tag, MPI_COMM_WORLD, &outgoing.requests[1]);
+        outgoing.pieces.resize(pieces_of(outgoing.body.size), MPI_REQUEST_NULL);
+    }
+    for (std::size_t i = 0; result == MPI_SUCCESS && i < outgoing.pieces.size(); ++i) {
+        const Bytes piece = piece_of(outgoing.body.span(), i);
+        result = MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, rank, body_tag,
+                           MPI_COMM_WORLD, &outgoing.pieces[i]);
     }
     counters_.messages_sent += frames.size();
     counters_.bytes_sent += outgoing.bytes;
@@ -279,12 +306,16 @@ bool Driver::complete_sends() {
     const auto now = sends_.empty() ? Clock::time_point() : Clock::now();
     for (auto outgoing = sends_.begin(); outgoing != sends_.end();) {
         int done = 0;
-        const int result = MPI_Testall(2, outgoing->requests.data(), &done, MPI_STATUSES_IGNORE);
+        int result = MPI_Test(&outgoing->request, &done, MPI_STATUS_IGNORE);
+        if (result == MPI_SUCCESS && done != 0 && !outgoing->pieces.empty()) {
+            result = MPI_Testall(static_cast<int>(outgoing->pieces.size()), outgoing->pieces.data(), &done,
+                                 MPI_STATUSES_IGNORE);
+        }
         const bool failed = result != MPI_SUCCESS;
         if (failed || (done == 0 && now - outgoing->since > options_.send_deadline)) {
             newly_lost_.insert(outgoing->to);
         }
-        if (failed || done == 0) {  // after an error one of the two may still be under way
+        if (failed || done == 0) {  // after an error the rest may still be under way
             ++outgoing;
             continue;
         }
@@ -325,10 +356,10 @@ void Driver::lose(Rank rank) {
         if (current->from != rank) {
             continue;
         }
-        if (current->posted) {
-            --bodies_posted_;
-            if (current->request != MPI_REQUEST_NULL) {
-                MPI_Cancel(&current->request);
+        bodies_posted_ -= current->is_posted() ? 1 : 0;
+        for (MPI_Request& piece : current->pieces) {
+            if (piece != MPI_REQUEST_NULL) {
+                MPI_Cancel(&piece);
             }
         }
         abandoned_bodies_.splice(abandoned_bodies_.end(), bodies_, current);
@@ -473,42 +504,58 @@ void Driver::announce(const MessageReader::Part& part, Rank from) {
     bodies_.push_back(std::move(body));
 }
 
-void Driver::post(Body& body) {
-    const std::size_t bytes = body.frame.body.size;
-    body.memory = options_.memory->allocate(bytes);
-    body.frame.body.data = body.memory;
-    MPI_Irecv(body.memory.get(), static_cast<int>(bytes), MPI_BYTE, static_cast<int>(body.from.value),
-              body_tag, MPI_COMM_WORLD, &body.request);
-    body.since = Clock::now();
-    body.posted = true;
-    ++bodies_posted_;
+// Posts its pieces, and takes those that are there. False on an error.
+bool Driver::take_pieces(Body& body) {
+    const std::span bytes(body.memory.get(), body.frame.body.size);
+    for (std::size_t i = body.taken; i < pieces_of(bytes.size()); ++i) {
+        const auto piece = piece_of(bytes, i);
+        int result = MPI_SUCCESS;
+        if (i == body.pieces.size()) {
+            result = MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE,
+                               static_cast<int>(body.from.value), body_tag, MPI_COMM_WORLD,
+                               &body.pieces.emplace_back(MPI_REQUEST_NULL));
+        }
+        if (result == MPI_SUCCESS && i == body.taken) {
+            int done = 0;
+            int size = 0;
+            MPI_Status status;
+            result = MPI_Test(&body.pieces[i], &done, &status);
+            if (result == MPI_SUCCESS && done != 0) {
+                MPI_Get_count(&status, MPI_BYTE, &size);
+                if (static_cast<std::size_t>(size) != piece.size()) {
+                    return false;
+                }
+                body.checksum.add(piece);
+                ++body.taken;
+            }
+        }
+        if (result != MPI_SUCCESS) {
+            return false;
+        }
+    }
+    return true;
 }
 
-// Shared memory delivers a body as its receive is posted: it is taken while the processor's cache has it,
-// before the next one is posted.
 bool Driver::take_bodies(const Receive& receive) {
     bool moved = false;
     std::set<Rank> waiting;  // nodes with an earlier body that is not complete: theirs stay in order
     const auto now = bodies_.empty() ? Clock::time_point() : Clock::now();
     for (auto body = bodies_.begin(); body != bodies_.end();) {
-        if (!body->posted && bodies_posted_ < options_.bodies_in_flight_max) {
-            post(*body);
+        if (!body->is_posted() && bodies_posted_ < options_.bodies_in_flight_max) {
+            body->memory = options_.memory->allocate(body->frame.body.size);
+            body->frame.body.data = body->memory;
+            body->pieces.reserve(pieces_of(body->frame.body.size));
+            body->since = now;
+            ++bodies_posted_;
         }
-        if (body->posted && !body->complete) {
-            int done = 0;
-            int bytes = 0;
-            MPI_Status status;
-            const int result = MPI_Test(&body->request, &done, &status);
-            if (result == MPI_SUCCESS && done != 0) {
-                MPI_Get_count(&status, MPI_BYTE, &bytes);
-                body->complete = static_cast<std::size_t>(bytes) == body->frame.body.size;
-            }
-            const bool late = done == 0 && now - body->since > options_.send_deadline;
-            if (result != MPI_SUCCESS || late || (done != 0 && !body->complete)) {
+        if (body->is_posted() && !body->is_complete()) {
+            const bool intact = take_pieces(*body);
+            const bool late = !body->is_complete() && now - body->since > options_.send_deadline;
+            if (!intact || late) {
                 newly_lost_.insert(body->from);
             }
         }
-        if (!body->complete || waiting.contains(body->from)) {
+        if (!body->is_complete() || waiting.contains(body->from)) {
             waiting.insert(body->from);
             ++body;
             continue;
@@ -516,9 +563,10 @@ bool Driver::take_bodies(const Receive& receive) {
         moved = true;
         --bodies_posted_;
         counters_.bytes_received += body->frame.body.size;
-        const Body arrived = std::move(*body);
+        Body arrived = std::move(*body);
         body = bodies_.erase(body);
-        receive(arrived.from, arrived.frame);
+        arrived.frame.body.checksum = arrived.checksum.value();
+        receive(arrived.from, std::move(arrived.frame));
     }
     return moved;
 }

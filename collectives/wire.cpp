@@ -3,6 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "cache/checksum.hpp"
 #include "cache/codec.hpp"
 #include "cache/path.hpp"
 #include "wire_generated.h"
@@ -370,7 +371,7 @@ Encoded encode(Builder& builder, const Publication& publication) {
         saved_bytes = extent->plain_bytes - extent->blob.size;
     }
     table.add_body_bytes(body.size);
-    table.add_body_checksum(body.checksum != 0 ? body.checksum : checksum_of(body.span()));
+    table.add_body_checksum(checksum_of(body));
     return {.type = wire::Content::Publication,
             .offset = table.Finish().Union(),
             .body = std::move(body),
@@ -455,7 +456,7 @@ Decoded decode(const wire::Publication& publication, const Blob& body) {
     if (!key || publication.spread() > wire::Spread::MAX) {
         return refuse("a publication of something that is no object");
     }
-    if (body.size != publication.body_bytes() || checksum_of(body.span()) != publication.body_checksum()) {
+    if (body.size != publication.body_bytes() || checksum_of(body) != publication.body_checksum()) {
         return tl::unexpected(WireError{"a wrong checksum of " + to_string(*key), std::move(key)});
     }
     auto content = decode_content(publication, body);
@@ -494,8 +495,7 @@ Decoded decode(const wire::Call& call, const Blob&) {
 }
 
 Decoded decode(const wire::Answer& answer, const Blob& body) {
-    const bool intact =
-        body.size == answer.body_bytes() && checksum_of(body.span()) == answer.body_checksum();
+    const bool intact = body.size == answer.body_bytes() && checksum_of(body) == answer.body_checksum();
     const auto* table = intact ? verified<wire::AnswerBody>(body.span()) : nullptr;
     if (table == nullptr) {
         return refuse("an answer with a damaged body");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/checksum.hpp"
 #include "cache/codec.hpp"
 #include "collectives/wire.hpp"
 #include "daemon/control.hpp"

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cache/checksum.hpp"
 #include "collectives/mpi_fabric.hpp"
 
 namespace copper {
@@ -70,8 +71,14 @@ class Traffic {
     // `eager` and `bulk` frames to each of the other ranks, mixed, numbered by lane.
     void send_all(std::size_t eager, std::size_t bulk) {
         static constexpr std::size_t eager_sizes[] = {0, 1, 100, 4096, eager_body_bytes_max};
-        static constexpr std::size_t bulk_sizes[] = {
-            0, 1, eager_body_bytes_max, eager_body_bytes_max + 1, mebibyte, largest_body};
+        static constexpr std::size_t bulk_sizes[] = {0,
+                                                     1,
+                                                     eager_body_bytes_max,
+                                                     eager_body_bytes_max + 1,
+                                                     256U << 10,
+                                                     (256U << 10) + 1,
+                                                     mebibyte,
+                                                     largest_body};
         for (std::size_t number = 0; number < std::max(eager, bulk); ++number) {
             for (std::uint32_t to = 0; to < ranks_; ++to) {
                 if (to == self_.value) {
@@ -100,6 +107,9 @@ class Traffic {
         if (frame.body.size != 0 &&
             std::memcmp(frame.body.data.get(), pattern_.get() + offset_of(header), frame.body.size) != 0) {
             fail(self_, "wrong bytes");
+        }
+        if (frame.lane == Lane::bulk && frame.body.checksum != checksum_of(frame.body.span())) {
+            fail(self_, "a wrong checksum of the bytes that came");
         }
         if (header.topic == Topic::done) {
             done_.insert(from);

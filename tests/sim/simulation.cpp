@@ -427,6 +427,7 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
         return;
     }
     Frame arriving = frame;
+    arriving.body.checksum = 0;  // bytes are all that arrives
     if (chance(scenario_.corruption)) {
         Blob& damaged = frame.body.size != 0 && chance(0.5) ? arriving.body : arriving.header;
         auto bytes = std::make_shared_for_overwrite<std::byte[]>(damaged.size);

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "cache/checksum.hpp"
+
 namespace copper {
 namespace {
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "cache/checksum.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
@@ -48,6 +51,16 @@ TEST(JobKey, UsesHaveKeysOfTheirOwn) {
     }
 }
 
+std::uint64_t running_checksum_of(std::span<const std::byte> bytes) {
+    RunningChecksum sum;
+    for (const std::size_t part : {1U, 250U, 256U << 10}) {
+        sum.add(bytes.first(std::min(part, bytes.size())));
+        bytes = bytes.subspan(std::min(part, bytes.size()));
+    }
+    sum.add(bytes);
+    return sum.value();
+}
+
 TEST(JobKey, ChecksumsDependOnIt) {
     for (const std::size_t size :
          {std::size_t{0}, std::size_t{1}, std::size_t{200}, std::size_t{300}, std::size_t{extent_bytes}}) {
@@ -57,10 +70,12 @@ TEST(JobKey, ChecksumsDependOnIt) {
         const auto keyed = checksum_of(bytes);
         EXPECT_NE(keyed, plain) << size;
         EXPECT_EQ(keyed, checksum_of(bytes)) << size;
+        EXPECT_EQ(keyed, running_checksum_of(bytes)) << size;
         key_checksums(JobKey::random());
         EXPECT_NE(keyed, checksum_of(bytes)) << size;
         key_checksums(std::nullopt);
         EXPECT_EQ(plain, checksum_of(bytes)) << size;
+        EXPECT_EQ(plain, running_checksum_of(bytes)) << size;
     }
 }
 

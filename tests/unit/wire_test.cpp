@@ -401,6 +401,18 @@ TEST(WireDamage, EveryFlippedBitOfAHeaderIsRefused) {
     EXPECT_TRUE(decode(with_header(frame, header)));
 }
 
+TEST(WireDamage, ABodyThatTheFabricHasGoneThroughIsNotGoneThroughAgain) {
+    const Publication publication = publication_of({ObjectKind::extent, "/app/x.so", 3}, extent_of(300));
+    Frame frame = encode(publication);
+    frame.body = copy_to_blob(frame.body.span());
+    frame.body.checksum = checksum_of(frame.body);
+    EXPECT_TRUE(decode(frame));
+    ++frame.body.checksum;
+    const auto refused = decode(frame);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().corrupt_object, publication.key);
+}
+
 TEST(WireDamage, EveryFlippedBitAndTruncationOfABodyNamesTheObject) {
     const ObjectKey extent_key{ObjectKind::extent, "/app/x.so", 3};
     const ObjectKey xattrs_key{ObjectKind::xattrs, "/app/x.so"};
