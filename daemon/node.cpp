@@ -288,13 +288,14 @@ void Node::clean_up() {
     if (session_ != nullptr) {
         session_->stop();
     }
-    supervisor_.dismiss();
+    supervisor_.release();
     if (fuse_thread_.joinable()) {
         fuse_thread_.join();
     }
     session_.reset();
     instance_.reset();
     made_ = MadeDirectories();
+    supervisor_.dismiss();
 }
 
 void Node::stop_by_signal(int signal, pid_t sender) {
@@ -342,7 +343,7 @@ void Node::stop(StopReason reason) {
     if (session_ != nullptr) {
         session_->stop();
     }
-    supervisor_.dismiss();
+    supervisor_.release();
 }
 
 void Node::stop_alone(StopReason reason) {

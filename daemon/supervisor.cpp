@@ -41,7 +41,7 @@ constexpr milliseconds first_wait{500};
 constexpr milliseconds hang_time_min{10000};
 constexpr int hang_deadlines = 2;
 
-enum class Word : std::uint8_t { keep, begin, is_alive, launcher_ends, dismiss };
+enum class Word : std::uint8_t { keep, begin, is_alive, launcher_ends, release, dismiss };
 
 // One packet; `keep` has the two descriptors of a HandOver with it.
 struct Packet {
@@ -187,9 +187,12 @@ class Supervisor {
             case Word::launcher_ends:
                 loss_ = Loss::launcher_ended;
                 break;
+            case Word::release:
+                hand_over_ = {};
+                outlives_ = false;
+                break;
             case Word::dismiss:
                 // Not before its child: whoever stops them may know only this process.
-                hand_over_ = {};
                 reap();
                 ::_exit(0);
         }
@@ -277,14 +280,17 @@ class Supervisor {
         }
     }
 
-    // Leaves nothing behind.
+    // Leaves nothing behind, and another job alone that may be here by now.
     [[noreturn]] void give_up() {
+        const std::string directory = instance_directory(::geteuid(), mount_);
+        const auto record = read_instance(directory);
+        if (record && is_running(record->pid, record->pid_started)) {
+            ::_exit(0);
+        }
         if (is_served(mount_)) {
             unmount(mount_);
         }
-        const std::string directory = instance_directory(::geteuid(), mount_);
-        const auto record = read_instance(directory);
-        if (record && !is_running(record->pid, record->pid_started)) {
+        if (record) {
             remove_instance(directory);
             for (const auto& made : record->made_directories) {
                 ::rmdir(made.c_str());
@@ -328,6 +334,10 @@ void SupervisorLink::is_alive() {
 
 void SupervisorLink::launcher_ends() {
     send_packet(socket_.get(), {.word = Word::launcher_ends}, nullptr);
+}
+
+void SupervisorLink::release() {
+    send_packet(socket_.get(), {.word = Word::release}, nullptr);
 }
 
 void SupervisorLink::dismiss() {

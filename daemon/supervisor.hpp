@@ -57,7 +57,9 @@ class SupervisorLink {
     static constexpr std::chrono::seconds alive_interval{1};
     // This process is about to be ended by its launcher.
     void launcher_ends();
-    // The mount is gone, or is to go with this process. The supervisor ends.
+    // The mount is gone, or is to go with this process, and so is all that is left of it on this node.
+    void release();
+    // Nothing is left. The supervisor ends.
     void dismiss();
 
     pid_t pid() const { return pid_; }  // 0: none

@@ -1,0 +1,140 @@
+#include "daemon/supervisor.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "daemon/instance.hpp"
+
+namespace copper {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Processes that are no daemons, but are lost as daemons are. Nothing is mounted.
+class SupervisorTest : public testing::Test {
+  protected:
+    // What the processes leave comes to this one.
+    SupervisorTest() {
+        ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+        fs::create_directories(made_);
+    }
+    ~SupervisorTest() override {
+        ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+        remove_instance(directory());
+        fs::remove_all(root_);
+    }
+
+    std::string directory() const { return instance_directory(::geteuid(), mount_); }
+
+    InstanceRecord record() const {
+        return {.mount = mount_,
+                .pid = ::getpid(),
+                .pid_started = start_time_of(::getpid()),
+                .user = ::geteuid(),
+                .made_directories = {made_}};
+    }
+
+    static void keep_nothing(SupervisorLink& link, const std::string& mount) {
+        link.keep({.device = UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+                   .memory = UniqueFd(::open("/dev/zero", O_RDWR | O_CLOEXEC))},
+                  {.rank = 2, .nodes = 3}, mount);
+    }
+
+    // A daemon that is killed after `life`, and its successors, each of which ends after `succeed`. Returns
+    // when they and the supervisor have ended.
+    static void lose_daemon(const std::function<void(SupervisorLink&)>& life,
+                            const std::function<void(Supervised&)>& succeed) {
+        if (::fork() == 0) {
+            auto supervised = supervise(DaemonOptions());
+            if (!supervised) {
+                ::_exit(1);
+            }
+            if (supervised->succession) {
+                succeed(*supervised);
+                ::_exit(0);
+            }
+            life(supervised->link);
+            ::kill(::getpid(), SIGKILL);
+        }
+        while (::wait(nullptr) > 0 || errno == EINTR) {
+        }
+    }
+
+    const std::string root_ = "/tmp/copper-supervisor-test-" + std::to_string(::getpid());
+    const std::string mount_ = root_ + "/made/m";
+    const std::string made_ = root_ + "/made";
+    const std::string successor_ = root_ + "/successor";
+    const std::function<void(Supervised&)> write_down_ = [this](Supervised& supervised) {
+        std::ofstream(successor_) << supervised.succession->place.rank << ' '
+                                  << static_cast<bool>(supervised.succession->hand_over.device)
+                                  << static_cast<bool>(supervised.succession->hand_over.memory);
+        supervised.link.dismiss();
+    };
+};
+
+TEST_F(SupervisorTest, ALostDaemonHasASuccessorWithWhatItKept) {
+    lose_daemon(
+        [this](SupervisorLink& link) {
+            keep_nothing(link, mount_);
+            link.begin();
+        },
+        write_down_);
+    std::string text;
+    std::getline(std::ifstream(successor_), text);
+    EXPECT_EQ(text, "2 11");
+}
+
+TEST_F(SupervisorTest, ADaemonThatIsLostAfterItsUnmountLeavesNothing) {
+    lose_daemon(
+        [this](SupervisorLink& link) {
+            auto instance = Instance::claim(record());
+            keep_nothing(link, mount_);
+            link.begin();
+            link.release();
+            ::kill(::getpid(), SIGKILL);
+        },
+        write_down_);
+    EXPECT_FALSE(fs::exists(successor_));
+    EXPECT_FALSE(fs::exists(directory()));
+    EXPECT_FALSE(fs::exists(made_));
+}
+
+TEST_F(SupervisorTest, ADaemonThatIsLostBeforeTheOthersServeLeavesNothing) {
+    lose_daemon(
+        [this](SupervisorLink& link) {
+            auto instance = Instance::claim(record());
+            keep_nothing(link, mount_);
+            ::kill(::getpid(), SIGKILL);
+        },
+        write_down_);
+    EXPECT_FALSE(fs::exists(successor_));
+    EXPECT_FALSE(fs::exists(directory()));
+}
+
+TEST_F(SupervisorTest, ALaterJobAtTheSamePlaceIsLeftAlone) {
+    const auto later = Instance::claim(record());
+    ASSERT_TRUE(later);
+    lose_daemon(
+        [this](SupervisorLink& link) {
+            keep_nothing(link, mount_);
+            link.begin();
+            link.release();
+        },
+        write_down_);
+    EXPECT_FALSE(fs::exists(successor_));
+    EXPECT_TRUE(find_live_instance(::geteuid(), mount_));
+    EXPECT_TRUE(fs::exists(made_));
+}
+
+}  // namespace
+}  // namespace copper
