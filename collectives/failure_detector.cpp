@@ -6,7 +6,7 @@ namespace copper {
 
 void FailureDetector::heard(Rank from, TimePoint now) {
     heard_[from] = now;
-    if (const auto suspicion = awaited_.find(from); suspicion != awaited_.end()) {
+    if (const auto suspicion = watched_.find(from); suspicion != watched_.end()) {
         auto patience = suspicion->second.patience;
         if (suspicion->second.pings > 0) {
             patience = std::min(2 * patience, options_.patience_max);
@@ -52,18 +52,21 @@ std::vector<Membership::Return> FailureDetector::returned(const View& view, cons
 FailureDetector::Verdict FailureDetector::look(const std::set<Rank>& awaited,
                                                const std::vector<Rank>& suspects, TimePoint now) {
     Verdict verdict;
-    std::erase_if(awaited_, [&awaited](const auto& each) { return !awaited.contains(each.first); });
+    std::erase_if(watched_, [&awaited](const auto& each) {
+        return each.second.pings == 0 && !awaited.contains(each.first);
+    });
     for (const Rank rank : awaited) {
-        Suspicion& suspicion =
-            awaited_
-                .try_emplace(rank, Suspicion{.due = now + options_.patience, .patience = options_.patience})
-                .first->second;
+        watched_.try_emplace(rank, Suspicion{.due = now + options_.patience, .patience = options_.patience});
+    }
+    for (auto watched = watched_.begin(); watched != watched_.end();) {
+        const auto current = watched++;
+        auto& [rank, suspicion] = *current;
         if (now < suspicion.due) {
             continue;
         }
         if (suspicion.pings == options_.pings_max) {
             verdict.lost.push_back({.rank = rank, .silent_since = suspicion.first_ping});
-            awaited_.erase(rank);
+            watched_.erase(current);
         } else {
             verdict.to_ping.push_back(rank);
             suspicion.first_ping = suspicion.pings == 0 ? now : suspicion.first_ping;

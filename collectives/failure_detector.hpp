@@ -13,7 +13,8 @@
 namespace copper {
 
 // Asks only when it matters: a node from which something is awaited, and which has said nothing for a while,
-// is pinged; if it does not answer, again and again, it is held to be lost. (The direct probe of SWIM, Das,
+// is pinged; if it does not answer, again and again, it is held to be lost, even if by then all that was
+// awaited has been got elsewhere: who comes next would wait for it again. (The direct probe of SWIM, Das,
 // Gupta and Motivala, DSN 2002, without its rounds: a job that has lost no node and in which nobody waits
 // exchanges no messages.) It may be wrong about a node that is slow; lost nodes are pinged now and then, and
 // whatever such a node says proves it, also to those who are told of it.
@@ -65,7 +66,7 @@ class FailureDetector {
     };
 
     const Options options_;
-    std::map<Rank, Suspicion> awaited_;
+    std::map<Rank, Suspicion> watched_;  // who is awaited, and who is to answer a ping
     std::map<Rank, TimePoint> heard_;
     TimePoint next_retrial_;
     std::uint32_t retrials_ = 0;

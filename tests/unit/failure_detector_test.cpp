@@ -131,9 +131,19 @@ TEST_F(Views, WhoeverWasHeardSinceItsSilenceBeganIsBack) {
 
 TEST_F(Detector, DoesNotCareForNodesThatNobodyWaitsFor) {
     after(0, {Rank{1}});
-    EXPECT_EQ(after(300, {Rank{1}}).to_ping, Ranks{Rank{1}});
+    EXPECT_TRUE(is_quiet(after(299, {})));
+    EXPECT_TRUE(is_quiet(after(1, {Rank{1}}))) << "its patience begins anew";
+}
+
+// A program that asks for one object after the other, each of them soon elsewhere, would wait for it for
+// ever.
+TEST_F(Detector, WhoWasPingedHasToAnswerAlsoIfNobodyWaitsForItAnyMore) {
+    after(0, {Rank{1}, Rank{2}});
+    EXPECT_EQ(after(300, {Rank{1}, Rank{2}}).to_ping, (Ranks{Rank{1}, Rank{2}}));
+    detector.heard(Rank{2}, now);
+    EXPECT_EQ(after(100, {Rank{3}}).to_ping, Ranks{Rank{1}});
+    EXPECT_EQ(ranks_of(after(100, {}).lost), Ranks{Rank{1}});
     EXPECT_TRUE(is_quiet(after(1000, {})));
-    EXPECT_TRUE(is_quiet(after(0, {Rank{1}}))) << "its patience begins anew";
 }
 
 // As when the whole machine stood still: pings go out before anybody is blamed.
