@@ -1,5 +1,7 @@
 #include "cache/checksum.hpp"
 
+#include <new>
+
 // The library's functions, not inlined ones: they pick the widest vectors that the processor has, which makes
 // them three times as fast as what every processor can run.
 #ifdef COPPER_XXHASH_DISPATCHES

@@ -76,7 +76,7 @@ std::uint64_t hash_of(const Version& version);
 struct Blob {
     std::shared_ptr<const std::byte[]> data;
     std::size_t size = 0;
-    // checksum_of() the bytes, where somebody has just gone through them; 0: not known.
+    // checksum_of() the bytes, by whoever went through them last; 0: not known.
     std::uint64_t checksum = 0;
 
     std::span<const std::byte> span() const { return {data.get(), size}; }

@@ -284,7 +284,8 @@ class Supervisor {
     [[noreturn]] void give_up() {
         const std::string directory = instance_directory(::geteuid(), mount_);
         const auto record = read_instance(directory);
-        if (record && is_running(record->pid, record->pid_started)) {
+        // (A process closes its end of the connection a moment before its own.)
+        if (record && record->pid != pid_ && is_running(record->pid, record->pid_started)) {
             ::_exit(0);
         }
         if (is_served(mount_)) {
