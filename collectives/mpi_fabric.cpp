@@ -549,7 +549,9 @@ bool Driver::take_bodies(const Receive& receive) {
             ++bodies_posted_;
         }
         if (body->is_posted() && !body->is_complete()) {
+            const std::size_t taken = body->taken;
             const bool intact = take_pieces(*body);
+            moved = moved || body->taken != taken;
             const bool late = !body->is_complete() && now - body->since > options_.send_deadline;
             if (!intact || late) {
                 newly_lost_.insert(body->from);
