@@ -55,7 +55,10 @@ void cache_lookup(benchmark::State& state) {  // all threads the same keys
     }
     auto i = static_cast<std::size_t>(state.thread_index()) * 511;
     for (auto _ : state) {
-        cache.get(keys[i++ % keys.size()], [](const ObjectPtr& o) { benchmark::DoNotOptimize(o); });
+        cache.get(keys[i++ % keys.size()], [](const ObjectPtr& object) {
+            const Object* found = object.get();
+            benchmark::DoNotOptimize(found);
+        });
     }
 }
 BENCHMARK(cache_lookup)->ThreadRange(1, 8)->UseRealTime();
