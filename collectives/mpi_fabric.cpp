@@ -28,7 +28,7 @@ namespace {
 // so bodies arrive in the order of their announcements.
 //
 // Over shared memory a piece is there as soon as its receive is posted: it is summed up while the processor's
-// cache has it, before the next one is posted, at three times the speed of a sum over the whole body.
+// cache has it, before the next one is posted.
 //
 // Eager frames that wait while another is on its way go together in the next message.
 //
