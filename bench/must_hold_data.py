@@ -270,6 +270,25 @@ def memory():
                   peak - empty <= 1.1 * budget + in_flight and not any(codes))
 
 
+def change():
+    """What large files leave is there for small ones."""
+    budget, count, small, small_bytes = 128 << 20, 200, 1500, 150_000
+    with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
+        paths = [f"{directory}/file{number}" for number in range(count + small)]
+        for number, path in enumerate(paths):
+            pathlib.Path(path).write_bytes(os.urandom(1 << 20 if number < count else small_bytes))
+        time.sleep(0.1)  # until their timestamps have settled
+        with Copper(nodes=2, trees=[directory], options=["--cache-bytes", budget]) as job:
+            empty, peak = resident(job), 0
+            for path in paths:
+                for node in range(2):
+                    pathlib.Path(job.mirrored(node, path)).read_bytes()
+                peak = max(peak, resident(job))
+    yield Row(f"largest resident memory of 2 daemons with a budget of 128 MiB: {count} files of 1 MiB, then {small:,} of 150 kB, "
+              "read on both", "at most the budget + 64 MiB + that of an idle daemon",
+              f"{peak / (1 << 20):.0f} MiB (idle: {empty / (1 << 20):.0f} MiB)", peak - empty <= budget + (64 << 20))
+
+
 def twice():
     """A working set of twice the budget: what one node has no room for, the others keep for it."""
     files, passes = 4, 3
@@ -418,7 +437,7 @@ def compress_slow():
         yield from of_slow_link(rate)
 
 
-ROWS = {row.__name__: row for row in (cold, once, memory, twice, shards, small_shards, second, first, window, passthrough,
+ROWS = {row.__name__: row for row in (cold, once, memory, change, twice, shards, small_shards, second, first, window, passthrough,
                                       compress, compress_slow)}
 
 

@@ -2,22 +2,28 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "cache/guarded.hpp"
+#include "cache/object.hpp"
 
 namespace copper {
 
-// An extent passes through a node once, so memory that is new to the process would cost a page fault for
-// every 4 KiB of it, which takes longer than to receive the bytes. Here it comes in huge pages where the
-// kernel has them (Documentation/admin-guide/mm/transhuge.rst), and is used again: what is reserved is as
-// much as was ever in use at a time. Bytes of other sizes come from the heap.
+// An extent passes through a node once. Memory that is new to the process costs a page fault for every 4 KiB,
+// which takes longer than to receive the bytes. So extents lie in huge pages where the kernel has them
+// (Documentation/admin-guide/mm/transhuge.rst), two in each, and a stream uses the same memory again. What is
+// free beyond spare_bytes_max goes back to the kernel, so that other objects can take its place in the cache.
+// Bytes of other sizes come from the heap.
 //
 // Thread-safe. What it gave out keeps it alive.
 class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
   public:
+    static constexpr std::size_t spare_bytes_max = 16 * extent_bytes;
+
     static std::shared_ptr<ExtentMemory> make();
     ExtentMemory(const ExtentMemory&) = delete;
     ExtentMemory& operator=(const ExtentMemory&) = delete;
@@ -26,17 +32,38 @@ class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
     // `size` bytes, uninitialised.
     std::shared_ptr<std::byte[]> allocate(std::size_t size);
 
-    std::size_t bytes_reserved();
+    // Extents in use, and free ones that the kernel did not get back.
+    std::size_t bytes_held();
 
   private:
     ExtentMemory() = default;
 
+    static constexpr std::size_t page_extents = 2;
+    struct Page {
+        std::byte* begin = nullptr;
+        bool used[page_extents] = {};
+    };
+    struct Extent {
+        std::size_t page = 0;
+        std::size_t half = 0;
+    };
+    // Each page is in one of the lists, unless both of its extents are in use.
     struct State {
         std::vector<std::span<std::byte>> regions;
-        std::vector<std::byte*>
-            free;  // of extent_bytes each; the last one used is the first to be used again
+        std::vector<Page> pages;
+        std::size_t extents_used = 0;
+        std::vector<std::size_t> half_spare;    // one extent is in use, the other one is free and held
+        std::deque<std::size_t> spare;          // both are free and held; the last one used is at the back
+        std::set<std::size_t> half_given_back;  // one extent is in use, the kernel has the other one
+        std::vector<std::size_t> given_back;    // the kernel has both
+
+        std::size_t spare_extents() const { return half_spare.size() + page_extents * spare.size(); }
     };
     static void add_region(State& state);
+    static std::size_t page_with_room(State& state);
+    static Extent take(State& state);
+    static void take_back(State& state, Extent extent);
+    static void shrink(State& state);
 
     Guarded<State> state_;
 };
