@@ -227,6 +227,46 @@ def find():
         shutil.rmtree(directory)
 
 
+def huge():
+    """A directory that is too large for one message, while other programs want the processors."""
+    entries, inodes = 1_000_000, 100  # the others are hard links, which are made much faster
+    directory = tempfile.mkdtemp(prefix="copper-bench-", dir="/tmp")
+    loops = []
+    try:
+        for number in range(entries):
+            path = f"{directory}/file-{number}"
+            if number < inodes:
+                open(path, "xb").close()
+            else:
+                os.link(f"{directory}/file-{number % inodes}", path)
+        time.sleep(0.1)  # until the timestamps have settled
+        with Copper(nodes=4, trees=[directory], options=["--readers", "1"]) as job:
+            mirrored = job.mirrored(job.other_than_reader(), directory)
+            loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2)]
+            started = time.perf_counter()
+            os.stat(f"{mirrored}/file-{entries // 2}")
+            seconds = time.perf_counter() - started
+            for loop in loops:
+                loop.kill()
+            totals = job.totals()
+            sent, lost = totals["fabric"]["bytes_sent"], totals["fallbacks"]["peer_lost"]
+            yield Row(f"first stat in a directory of {entries:,} entries, 4 nodes, beside two busy loops; nodes suspected",
+                      "below 4 s; 0", f"{seconds:.1f} s; {lost} ({sent / 1e6:,.1f} MB sent)", seconds < 4 and lost == 0)
+            started = time.perf_counter()
+            listed = len(os.listdir(mirrored))
+            seconds = time.perf_counter() - started
+            totals = job.totals()
+            sent, lost = totals["fabric"]["bytes_sent"] - sent, totals["fallbacks"]["peer_lost"]
+            yield Row("its names on that node after that; nodes suspected", "all; 0",
+                      f"{listed:,}, {seconds:.1f} s; {lost} ({sent / 1e6:,.1f} MB sent, "
+                      f"{totals['backing']['listings']} listings)", listed == entries and lost == 0)
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        shutil.rmtree(directory)
+
+
 def processor_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -288,7 +328,7 @@ def stop():
               "nothing" if not left else f"{left}", not left)
 
 
-ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, idle, same, stop)}
+ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, huge, idle, same, stop)}
 
 
 def run(rows, description):

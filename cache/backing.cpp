@@ -181,12 +181,14 @@ BackingCounters& PosixBacking::counters_of(std::string_view path) {
     return trees_.contains(path) ? within_trees_ : outside_trees_;
 }
 
-ObjectPtr PosixBacking::read(const ObjectKey& key, const ObjectPtr& listing) {
+ObjectPtr PosixBacking::read(const ObjectKey& key) {
     switch (key.kind) {
         case ObjectKind::listing:
             return read_listing(key.path);
+        case ObjectKind::names:
+            return read_piece(key);
         case ObjectKind::batch:
-            return read_batch(key, listing != nullptr ? listing->listing() : nullptr);
+            return read_batch(key);
         case ObjectKind::entry:
             return read_entry(key.path);
         case ObjectKind::extent:

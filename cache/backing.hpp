@@ -7,6 +7,7 @@
 
 #include "cache/backing_counters.hpp"
 #include "cache/extent_memory.hpp"
+#include "cache/huge_directories.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/object.hpp"
 #include "cache/path_opener.hpp"
@@ -16,16 +17,14 @@ namespace copper {
 
 class OpenFiles;
 class Stater;
-struct DirectoryName;
 
 // Thread-safe. Blocks as long as the filesystem does.
 class BackingStore {
   public:
     virtual ~BackingStore() = default;
 
-    // Never fails: an error is an Object. `listing` is the directory's Listing if the node holds it; only a
-    // batch uses it, to know which names are meant.
-    virtual ObjectPtr read(const ObjectKey& key, const ObjectPtr& listing) = 0;
+    // Never fails: an error is an Object.
+    virtual ObjectPtr read(const ObjectKey& key) = 0;
 
     // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
     // state. REQUIRED of whoever drops a path from the caches, for a refresh.
@@ -44,7 +43,7 @@ class PosixBacking final : public BackingStore {
                           PathOpener::Links links = PathOpener::Links::follow);
     ~PosixBacking() override;
 
-    ObjectPtr read(const ObjectKey& key, const ObjectPtr& listing) override;
+    ObjectPtr read(const ObjectKey& key) override;
     void forget(std::string_view path) override;
 
     const BackingCounters& within_trees() const { return within_trees_; }
@@ -54,9 +53,14 @@ class PosixBacking final : public BackingStore {
     BackingCounters& counters_of(std::string_view path);
     ObjectPtr make_entry(Listing::NewEntry entry);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
-    Listing list_names(std::vector<DirectoryName> names, int directory, BackingCounters& counters);
+    ObjectPtr list_entries(const DirectoryNames& names, int directory, BackingCounters& counters);
+    std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> list_names(DirectoryNames names, int directory,
+                                                                    BackingCounters& counters);
+    HugeDirectories::Found list_directory(const std::string& path);
+    HugeDirectories::Found find_names(const ObjectKey& key);
     ObjectPtr read_listing(const std::string& path);
-    ObjectPtr read_batch(const ObjectKey& key, const Listing* listing);
+    ObjectPtr read_piece(const ObjectKey& key);
+    ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_entry(const std::string& path);
     ObjectPtr read_extent(const ObjectKey& key);
     ObjectPtr read_xattrs(const std::string& path);
@@ -68,6 +72,7 @@ class PosixBacking final : public BackingStore {
     BackingCounters within_trees_;
     BackingCounters outside_trees_;
     std::unique_ptr<OpenFiles> open_files_;
+    HugeDirectories huge_directories_;
     std::unique_ptr<Stater> stater_;
 };
 

@@ -4,16 +4,21 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "cache/backing.hpp"
+#include "cache/huge_directories.hpp"
 #include "cache/path.hpp"
 #include "cache/stater.hpp"
 
 namespace copper {
 namespace {
 
-using Names = std::vector<DirectoryName>;
+using Names = DirectoryNames;
 using Entries = std::vector<SystemResult<Listing::NewEntry>>;
+
+// Of attributes and text. Most batches are much smaller; links can have 4 KiB of text each.
+constexpr std::size_t batch_bytes_max = object_bytes_max / 2;
 
 struct CloseDirectory {
     void operator()(DIR* directory) const { ::closedir(directory); }
@@ -31,17 +36,15 @@ SystemResult<Directory> directory_of(UniqueFd fd) {
 
 // Marks Copper mounts among the names, and takes out kernel filesystems.
 void apply_obstacles(Names& names, const std::vector<std::pair<std::string, MountMap::Walk>>& obstacles) {
-    for (const auto& obstacle : obstacles) {
-        const auto at = std::find_if(names.begin(), names.end(),
-                                     [&](const auto& name) { return name.text == obstacle.first; });
-        if (at == names.end()) {
+    for (const auto& [name, kind] : obstacles) {
+        const auto at = names.find(name);
+        if (!at) {
             continue;
         }
-        if (obstacle.second == MountMap::Walk::copper_mount) {
-            at->is_copper_mount = true;
-            at->type = S_IFDIR;
+        if (kind == MountMap::Walk::copper_mount) {
+            names.mark_copper_mount(*at);
         } else {
-            names.erase(at);
+            names.erase({*at});
         }
     }
 }
@@ -55,69 +58,45 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
     while (const dirent* entry =
                ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a stream of our own
         if (is_valid_name(entry->d_name)) {
-            names.push_back({entry->d_name, entry->d_ino, static_cast<std::uint32_t>(DTTOIF(entry->d_type))});
+            if (names.size() == directory_entries_max) {
+                return tl::unexpected(E2BIG);
+            }
+            names.add(entry->d_name, entry->d_ino, static_cast<std::uint32_t>(DTTOIF(entry->d_type)));
         }
         errno = 0;
     }
     if (errno != 0) {
         return tl::unexpected(errno);
     }
-    // A directory that changes meanwhile may give a name twice.
-    std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.text < b.text; });
-    names.erase(std::unique(names.begin(), names.end(),
-                            [](const auto& a, const auto& b) { return a.text == b.text; }),
-                names.end());
+    names.sort_and_drop_repeats();
     apply_obstacles(names, opened.mounts->obstacles_in(opened.path));
     return names;
-}
-
-Listing by_name_only(const Names& names) {
-    std::vector<Listing::NewEntry> entries;
-    entries.reserve(names.size());
-    for (const auto& name : names) {
-        entries.push_back(
-            {.name = name.text, .target = {}, .attributes = {.inode = name.inode, .mode = name.type}});
-    }
-    return Listing(std::move(entries), Listing::Detail::names_only);
 }
 
 bool is_fatal(const SystemResult<Listing::NewEntry>& entry) {
     return !entry && entry.error() != ENOENT;
 }
 
-Names slice(const Listing& listing, std::size_t first, const PathOpener::Opened& opened) {
-    Names names;
-    for (std::size_t i = first; i < std::min(first + batch_entries, listing.size()); ++i) {
-        const auto entry = listing.at(i);
-        names.push_back({std::string(entry.name), entry.attributes.inode, entry.attributes.mode & S_IFMT});
-    }
-    apply_obstacles(names, opened.mounts->obstacles_in(opened.path));
-    return names;
-}
-
 // Types that the directory itself does not tell, from the entries; names that are gone are taken out.
-Names complete_types(Names names, int directory, Stater& stater, BackingCounters& counters) {
-    Names unknown;
-    std::copy_if(names.begin(), names.end(), std::back_inserter(unknown),
-                 [](const auto& n) { return n.type == 0; });
-    if (unknown.empty()) {
-        return names;
-    }
-    const auto entries = stater.stat(directory, unknown, counters);
-    Names completed;
-    completed.reserve(names.size());
-    std::size_t next = 0;
-    for (auto& name : names) {
-        if (name.type == 0) {
-            const auto& entry = entries[next++];
-            if (!entry && entry.error() == ENOENT) {
-                continue;
-            }
-            name.type = entry ? entry->attributes.mode & S_IFMT : 0;
+void complete_types(Names& names, int directory, Stater& stater, BackingCounters& counters) {
+    std::vector<std::size_t> unknown;
+    std::vector<DirectoryName> to_stat;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        if (!names.has_type(i)) {
+            unknown.push_back(i);
+            to_stat.push_back(names.slice(i, 1).front());
         }
-        completed.push_back(std::move(name));
     }
-    return completed;
+    const auto entries = stater.stat(directory, to_stat, counters);
+    std::vector<std::size_t> gone;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (entries[i]) {
+            names.set_type(unknown[i], entries[i]->attributes.mode & S_IFMT);
+        } else if (entries[i].error() == ENOENT) {
+            gone.push_back(unknown[i]);
+        }
+    }
+    names.erase(gone);
 }
 
 }  // namespace
@@ -135,76 +114,136 @@ Listing PosixBacking::make_listing(Entries entries) {
     return Listing(std::move(kept), Listing::Detail::attributes);
 }
 
-Listing PosixBacking::list_names(Names names, int directory, BackingCounters& counters) {
-    if (names.size() <= listing_entries_with_attributes_max) {
-        auto entries = stater_->stat(directory, names, counters);
-        if (std::none_of(entries.begin(), entries.end(), is_fatal)) {
-            return make_listing(std::move(entries));
-        }
+// The whole Listing. Nothing if it is too large to travel, or of some entry there is nothing but the name.
+ObjectPtr PosixBacking::list_entries(const DirectoryNames& names, int directory, BackingCounters& counters) {
+    if (names.size() > listing_entries_max ||
+        names.size() * sizeof(Attributes) + names.text_bytes() > object_bytes_max) {
+        return nullptr;
     }
-    return by_name_only(complete_types(std::move(names), directory, *stater_, counters));
+    auto entries = stater_->stat(directory, names.slice(0, names.size()), counters);
+    if (std::any_of(entries.begin(), entries.end(), is_fatal)) {
+        return nullptr;
+    }
+    auto object = make_object(make_listing(std::move(entries)));
+    return object->bytes() <= object_bytes_max ? object : nullptr;
 }
 
-ObjectPtr PosixBacking::read_listing(const std::string& path) {
+// The directory's object, and the names if that is an Index.
+std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> PosixBacking::list_names(DirectoryNames names,
+                                                                              int directory,
+                                                                              BackingCounters& counters) {
+    if (auto object = list_entries(names, directory, counters); object != nullptr) {
+        return {std::move(object), nullptr};
+    }
+    complete_types(names, directory, *stater_, counters);
+    if (names.size() == 0) {  // they all went meanwhile
+        return {make_object(Listing({}, Listing::Detail::attributes)), nullptr};
+    }
+    auto huge = std::make_shared<HugeDirectory>();
+    huge->index = names.index();
+    huge->names = std::move(names);
+    auto object = make_object(huge->index);
+    if (object->bytes() > object_bytes_max) {
+        return {make_error(E2BIG), nullptr};
+    }
+    return {std::move(object), std::move(huge)};
+}
+
+HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
+    using Found = HugeDirectories::Found;
+    const auto failed = [](int error) { return Found{.object = make_error(error), .huge = nullptr}; };
     auto& counters = counters_of(path);
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
     if (!opened) {
         ++counters.listings;
-        return make_error(opened.error());
+        return failed(opened.error());
     }
     const auto directory = directory_of(std::move(opened->fd));
     if (!directory) {
-        return make_error(directory.error());
+        return failed(directory.error());
     }
     const int fd = ::dirfd(directory->get());
-    ObjectPtr object;
+    Found found;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
         const auto before = settled_stat(fd, counters);
+        if (!before) {
+            return failed(before.error());
+        }
+        if (auto current = huge_directories_.find(path, version_of(*before)); current != nullptr) {
+            return {.object = make_object(current->index), .huge = std::move(current)};
+        }
         auto names = read_names(directory->get(), *opened, counters);
         if (!names) {
-            return make_error(names.error());
+            return failed(names.error());
         }
-        auto listing = list_names(std::move(*names), fd, counters);
+        auto [object, huge] = list_names(std::move(*names), fd, counters);
         const auto after = stat_at(fd, "", counters);
-        if (!before || !after) {
-            return make_error(before ? after.error() : before.error());
-        }
-        if (is_settled(*before) && version_of(*before) == version_of(*after)) {
-            return make_object(std::move(listing));
+        if (!after) {
+            return failed(after.error());
         }
         if (after->links == 0) {
-            return make_error(ENOENT);  // removed meanwhile, so it reads as empty
+            return failed(ENOENT);  // removed meanwhile, so it reads as empty
+        }
+        const bool is_one_version = is_settled(*before) && version_of(*before) == version_of(*after);
+        if (is_one_version && huge != nullptr) {
+            huge->listed = version_of(*after);
+        }
+        found = {.object = std::move(object), .huge = std::move(huge)};
+        if (is_one_version) {
+            break;
         }
         // If it changes all the time, what was found last is the snapshot. A Listing with a short life would
         // not do: the offsets that a program is given while it lists a directory are positions in one
         // Listing.
-        object = make_object(std::move(listing));
     }
-    return object;
+    return found;
 }
 
-ObjectPtr PosixBacking::read_batch(const ObjectKey& key, const Listing* listing) {
+ObjectPtr PosixBacking::read_listing(const std::string& path) {
+    return huge_directories_.read(path, [&] { return list_directory(path); }).object;
+}
+
+// Of the version that is wanted, or as the directory is now.
+HugeDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
+    if (auto kept = huge_directories_.find(key.path, key.version); kept != nullptr) {
+        return {.object = nullptr, .huge = std::move(kept)};
+    }
+    return huge_directories_.read(key.path, [&] { return list_directory(key.path); });
+}
+
+ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
+    const auto [object, huge] = find_names(key);
+    if (huge == nullptr || huge->index.version != key.version) {
+        return make_object(object->content, error_lifetime);
+    }
+    if (key.index >= huge->index.first_names.size()) {
+        return make_error(EINVAL);
+    }
+    return make_object(huge->names.piece(key.index));
+}
+
+// Who wants an entry that is not in its batch asks for it alone.
+ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
-    auto opened = opener_.open(key.path, (listing != nullptr ? O_PATH : O_RDONLY) | O_DIRECTORY, counters);
+    const auto [object, huge] = find_names(key);
+    if (huge == nullptr || huge->index.version != key.version) {
+        const bool failed = object != nullptr && object->error();
+        return failed ? object : make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
+    }
+    const auto opened = opener_.open(key.path, O_PATH | O_DIRECTORY, counters);
     if (!opened) {
         return make_error(opened.error());
     }
-    const std::size_t first = std::size_t{key.index} * batch_entries;
-    if (listing != nullptr) {
-        return make_object(
-            make_listing(stater_->stat(opened->fd.get(), slice(*listing, first, *opened), counters)));
+    const auto names = huge->names.slice(std::size_t{key.index} * batch_entries, batch_entries);
+    auto entries = stater_->stat(opened->fd.get(), names, counters);
+    std::size_t bytes = 0;
+    for (auto& entry : entries) {
+        bytes += entry ? sizeof(Attributes) + entry->name.size() + entry->target.size() : 0;
+        if (bytes > batch_bytes_max) {
+            entry = tl::unexpected(ENOENT);
+        }
     }
-    const auto directory = directory_of(std::move(opened->fd));
-    if (!directory) {
-        return make_error(directory.error());
-    }
-    auto names = read_names(directory->get(), *opened, counters);
-    if (!names) {
-        return make_error(names.error());
-    }
-    const auto begin = names->begin() + static_cast<std::ptrdiff_t>(std::min(first, names->size()));
-    const auto end = begin + std::min<std::ptrdiff_t>(batch_entries, names->end() - begin);
-    return make_object(make_listing(stater_->stat(::dirfd(directory->get()), Names(begin, end), counters)));
+    return make_object(make_listing(std::move(entries)));
 }
 
 }  // namespace copper

@@ -38,27 +38,43 @@ Blob copy_to_blob(std::span<const std::byte> bytes) {
 
 Listing::Listing(std::vector<NewEntry> entries, Detail detail) : detail_(detail) {
     std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    if (!has_attributes()) {
+        for (auto& entry : entries) {
+            entry.target.clear();
+            entry.leads_into_trees = false;
+        }
+    }
     std::size_t text_bytes = 0;
     for (const auto& entry : entries) {
         text_bytes += entry.name.size() + entry.target.size();
     }
     text_.reserve(text_bytes);
     slots_.reserve(entries.size());
+    attributes_.reserve(has_attributes() ? entries.size() : 0);
+    inodes_.reserve(has_attributes() ? 0 : entries.size());
     for (const auto& entry : entries) {
-        slots_.push_back({.attributes = entry.attributes,
-                          .text_offset = static_cast<std::uint32_t>(text_.size()),
+        slots_.push_back({.text_offset = static_cast<std::uint32_t>(text_.size()),
                           .target_bytes = static_cast<std::uint16_t>(entry.target.size()),
                           .name_bytes = static_cast<std::uint8_t>(entry.name.size()),
                           .leads_into_trees = entry.leads_into_trees});
         text_.append(entry.name).append(entry.target);
+        if (has_attributes()) {
+            attributes_.push_back(entry.attributes);
+        } else {
+            inodes_.push_back(
+                {.inode = entry.attributes.inode, .mode = entry.attributes.mode & std::uint32_t{S_IFMT}});
+        }
     }
 }
 
 Listing::Entry Listing::at(std::size_t index) const {
     const Slot& slot = slots_[index];
+    const auto type_of = [](const InodeAndType& known) {
+        return Attributes{.inode = known.inode, .mode = known.mode};
+    };
     return {.name = name_of(slot),
             .target = {text_.data() + slot.text_offset + slot.name_bytes, slot.target_bytes},
-            .attributes = slot.attributes,
+            .attributes = has_attributes() ? attributes_[index] : type_of(inodes_[index]),
             .leads_into_trees = slot.leads_into_trees};
 }
 
@@ -72,7 +88,35 @@ std::optional<std::size_t> Listing::find(std::string_view name) const {
 }
 
 std::size_t Listing::bytes() const {
-    return allocated_bytes(slots_.capacity() * sizeof(Slot)) + allocated_bytes(text_.capacity() + 1);
+    return allocated_bytes(slots_.capacity() * sizeof(Slot)) + allocated_bytes(text_.capacity() + 1) +
+           (has_attributes() ? allocated_bytes(attributes_.capacity() * sizeof(Attributes))
+                             : allocated_bytes(inodes_.capacity() * sizeof(InodeAndType)));
+}
+
+std::optional<std::uint32_t> Index::piece_of(std::string_view name) const {
+    const auto next = std::upper_bound(first_names.begin(), first_names.end(), name);
+    if (next == first_names.begin()) {
+        return std::nullopt;
+    }
+    return static_cast<std::uint32_t>(next - first_names.begin() - 1);
+}
+
+std::size_t Index::entries_of(std::uint32_t piece) const {
+    return std::min<std::uint64_t>(piece_entries, entries - std::uint64_t{piece} * piece_entries);
+}
+
+bool Index::fits(std::uint32_t piece, const Listing& names) const {
+    return !names.has_attributes() && names.size() == entries_of(piece) &&
+           names.at(0).name == first_names[piece] &&
+           (piece + 1 == first_names.size() || names.at(names.size() - 1).name < first_names[piece + 1]);
+}
+
+std::size_t Index::bytes() const {
+    std::size_t held = allocated_bytes(first_names.capacity() * sizeof(std::string));
+    for (const auto& name : first_names) {
+        held += allocated_bytes(name.capacity() + 1);
+    }
+    return held;
 }
 
 std::error_code Object::error() const {
@@ -85,6 +129,8 @@ std::size_t Object::bytes() const {
     std::size_t held = allocated_bytes(shared_counts + sizeof(Object));
     if (const Listing* entries = listing()) {
         held += entries->bytes();
+    } else if (const Index* pieces = index()) {
+        held += pieces->bytes();
     } else if (const Extent* range = extent()) {
         held += allocated_bytes(shared_counts + range->blob.size);
     } else if (const Xattrs* pairs = xattrs()) {
@@ -111,6 +157,7 @@ ObjectPtr make_error(int error_number) {
 std::string_view file_tree_of(const ObjectKey& key) {
     switch (key.kind) {
         case ObjectKind::listing:
+        case ObjectKind::names:
         case ObjectKind::batch:
             return key.path;
         case ObjectKind::entry:
@@ -123,7 +170,8 @@ std::string_view file_tree_of(const ObjectKey& key) {
 }
 
 std::string to_string(const ObjectKey& key) {
-    static constexpr const char* names[] = {"listing", "batch", "entry", "extent", "xattrs", "own extent"};
+    static constexpr const char* names[] = {"listing", "batch", "entry",     "extent",
+                                            "xattrs",  "names", "own extent"};
     return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
            std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
 }

@@ -31,9 +31,15 @@ constexpr std::uint64_t extents_of(std::uint64_t file_bytes) {
     return file_bytes / extent_bytes + (file_bytes % extent_bytes != 0 ? 1 : 0);
 }
 
-// A directory with more entries than this is listed by name only; attributes come in batches, on demand.
-inline constexpr std::size_t listing_entries_with_attributes_max = 8192;
+// No object takes more bytes than this, apart from an extent's few of its own: it travels whole.
+inline constexpr std::size_t object_bytes_max = extent_bytes;
+
+// A directory with more entries than this, or with a larger Listing than object_bytes_max, has an Index
+// instead. Its names come in pieces and its attributes in batches, on demand.
+inline constexpr std::size_t listing_entries_max = 8192;
+inline constexpr std::size_t piece_entries = 2048;
 inline constexpr std::size_t batch_entries = 512;
+inline constexpr std::uint64_t directory_entries_max = 1U << 24;
 
 struct Timestamp {
     std::int64_t seconds = 0;
@@ -86,7 +92,8 @@ Blob copy_to_blob(std::span<const std::byte> bytes);
 std::uint64_t checksum_of(const Blob& blob);
 
 // Names with their attributes, sorted by name (as bytes). Depending on the key it is a whole directory, one
-// batch of a huge directory, or the single entry of one path (empty if there is none).
+// piece of a huge directory's names, one batch of its entries, or the single entry of one path (empty if
+// there is none).
 class Listing {
   public:
     struct Entry {
@@ -103,6 +110,7 @@ class Listing {
         Attributes attributes;
         bool leads_into_trees = false;
     };
+    // names_only keeps of each entry its name, inode and type alone.
     enum class Detail : std::uint8_t { names_only, attributes };
     Listing(std::vector<NewEntry> entries, Detail detail);
 
@@ -115,19 +123,40 @@ class Listing {
 
   private:
     struct Slot {
-        Attributes attributes;
         std::uint32_t text_offset = 0;
         std::uint16_t target_bytes = 0;
         std::uint8_t name_bytes = 0;
         bool leads_into_trees = false;
+    };
+    struct InodeAndType {
+        std::uint64_t inode = 0;
+        std::uint32_t mode = 0;
     };
     std::string_view name_of(const Slot& slot) const {
         return {text_.data() + slot.text_offset, slot.name_bytes};
     }
 
     std::vector<Slot> slots_;
+    std::vector<Attributes> attributes_;  // of each slot; without attributes:
+    std::vector<InodeAndType> inodes_;
     std::string text_;  // name, then target, of each slot
     Detail detail_;
+};
+
+// What a huge directory has instead of a Listing: which piece of its names holds a name, if any does.
+struct Index {
+    // Of all names and types. A piece of another version belongs to another Index.
+    std::uint64_t version = 0;
+    std::uint64_t entries = 0;
+    std::vector<std::string> first_names;  // of each piece: piece_entries entries, in the last one the rest
+
+    // Nothing: the name would come before all others, so it is absent.
+    std::optional<std::uint32_t> piece_of(std::string_view name) const;
+    // REQUIRES: there is such a piece.
+    std::size_t entries_of(std::uint32_t piece) const;
+    // Whether these names can be that piece.
+    bool fits(std::uint32_t piece, const Listing& names) const;
+    std::size_t bytes() const;
 };
 
 // How an Extent's bytes are written down.
@@ -148,7 +177,7 @@ using Xattrs = std::vector<std::pair<std::string, std::string>>;
 
 // An error of the backing filesystem (std::generic_category, an errno value) is content like any other, with
 // a short life.
-using Content = std::variant<std::error_code, Listing, Extent, Xattrs>;
+using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Index>;
 
 struct Object {
     Content content;
@@ -158,6 +187,7 @@ struct Object {
     const Listing* listing() const { return std::get_if<Listing>(&content); }
     const Extent* extent() const { return std::get_if<Extent>(&content); }
     const Xattrs* xattrs() const { return std::get_if<Xattrs>(&content); }
+    const Index* index() const { return std::get_if<Index>(&content); }
     // The error, or a zero code.
     std::error_code error() const;
     // Memory it takes, for the cache's accounting.
@@ -179,22 +209,25 @@ ObjectPtr make_error(std::errc error);
 ObjectPtr make_error(int error_number);
 
 enum class ObjectKind : std::uint8_t {
-    listing,  // path: a directory. Content: Listing
-    batch,    // path: a huge directory; index: entries [index * batch_entries, ...) of its Listing. Content:
-              // Listing
+    listing,  // path: a directory. Content: Listing, or Index
+    batch,    // path: a huge directory; index: entries [index * batch_entries, ...) of its names. Content:
+              // Listing, without those that are gone
     entry,    // path: anything. Content: Listing of one entry, or of none where the path does not exist
     extent,   // path: a file; index: which extent. Content: Extent
     xattrs,   // path: anything. Content: Xattrs
+    names,    // path: a huge directory; index: which piece of its names. Content: Listing without attributes
     own_extent,  // an extent of a file that each node reads for itself; never on the wire
 };
-inline constexpr ObjectKind last_shared_object_kind = ObjectKind::xattrs;
+inline constexpr ObjectKind last_shared_object_kind = ObjectKind::names;
 
 struct ObjectKey {
     ObjectKind kind = ObjectKind::listing;
     std::string path;
     std::uint32_t index = 0;
     // Of an extent: the hash of the Version that is wanted, 0 for any. Where the file is of another one by
-    // now, that one's bytes are the answer, with their Attributes and a short life.
+    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of a batch:
+    // Index::version. Where the directory has other names by now, the answer has a short life, too: to names
+    // it is the directory's own object, to a batch an empty Listing.
     std::uint64_t version = 0;
     auto operator<=>(const ObjectKey&) const = default;
 };

@@ -3,9 +3,13 @@
 #include <utility>
 
 #include "cache/path.hpp"
+#include "cache/pieces.hpp"
 
 namespace copper {
 namespace {
+
+// How often it begins anew with the names that a directory has by now, before it asks for the entry alone.
+constexpr int attempts_max = 2;
 
 Resolution found(const Listing::Entry& entry) {
     return ResolvedEntry{.attributes = entry.attributes,
@@ -28,20 +32,66 @@ void resolve_entry(Cache& cache, const std::string& directory, const std::string
               });
 }
 
-void resolve_in_batch(Cache& cache, const std::string& directory, const std::string& name,
+void resolve_in_batch(Cache& cache, const std::string& directory, const std::string& name, const Index& index,
                       std::size_t position, ResolutionWaiter waiter) {
-    const auto index = static_cast<std::uint32_t>(position / batch_entries);
-    cache.get({.kind = ObjectKind::batch, .path = directory, .index = index},
-              [&cache, directory, name, waiter = std::move(waiter)](const ObjectPtr& object) {
-                  const Listing* batch = object->listing();
-                  const auto at =
-                      batch != nullptr && batch->has_attributes() ? batch->find(name) : std::nullopt;
-                  if (at) {
-                      waiter(found(batch->at(*at)));
-                  } else {
+    const ObjectKey key{.kind = ObjectKind::batch,
+                        .path = directory,
+                        .index = static_cast<std::uint32_t>(position / batch_entries),
+                        .version = index.version};
+    cache.get(key, [&cache, directory, name, waiter = std::move(waiter)](const ObjectPtr& object) {
+        const Listing* batch = object->listing();
+        const auto at = batch != nullptr && batch->has_attributes() ? batch->find(name) : std::nullopt;
+        if (at) {
+            waiter(found(batch->at(*at)));
+        } else {
+            resolve_entry(cache, directory, name, waiter);
+        }
+    });
+}
+
+void resolve_in(Cache& cache, const std::string& directory, const std::string& name, const ObjectPtr& object,
+                int attempts, ResolutionWaiter waiter);
+
+void resolve_by_index(Cache& cache, const std::string& directory, const std::string& name,
+                      const ObjectPtr& object, int attempts, ResolutionWaiter waiter) {
+    const auto piece = object->index()->piece_of(name);
+    if (!piece) {
+        waiter(std::nullopt);
+        return;
+    }
+    if (attempts == 0) {
+        resolve_entry(cache, directory, name, std::move(waiter));
+        return;
+    }
+    get_piece(cache, directory, object, *piece,
+              [&cache, directory, name, object, piece = *piece, attempts,
+               waiter = std::move(waiter)](const ObjectPtr& answer) {
+                  const Listing* names = answer->listing();
+                  if (answer->error()) {
                       resolve_entry(cache, directory, name, waiter);
+                  } else if (names == nullptr || names->has_attributes()) {
+                      resolve_in(cache, directory, name, answer, attempts - 1, waiter);
+                  } else if (const auto at = names->find(name)) {
+                      resolve_in_batch(cache, directory, name, *object->index(),
+                                       std::size_t{piece} * piece_entries + *at, waiter);
+                  } else {
+                      waiter(std::nullopt);
                   }
               });
+}
+
+void resolve_in(Cache& cache, const std::string& directory, const std::string& name, const ObjectPtr& object,
+                int attempts, ResolutionWaiter waiter) {
+    if (const Listing* listing = object->listing()) {
+        const auto position = listing->find(name);
+        waiter(position ? found(listing->at(*position)) : Resolution(std::nullopt));
+    } else if (object->index() != nullptr) {
+        resolve_by_index(cache, directory, name, object, attempts, std::move(waiter));
+    } else if (object->error() == std::errc::permission_denied) {
+        resolve_entry(cache, directory, name, std::move(waiter));
+    } else {
+        waiter(tl::unexpected(object->error()));
+    }
 }
 
 }  // namespace
@@ -54,23 +104,7 @@ void resolve(Cache& cache, const Trees& trees, const std::string& directory, con
     }
     cache.get({.kind = ObjectKind::listing, .path = directory},
               [&cache, directory, name, waiter = std::move(waiter)](const ObjectPtr& object) {
-                  const Listing* listing = object->listing();
-                  if (listing == nullptr) {
-                      if (object->error() == std::errc::permission_denied) {
-                          resolve_entry(cache, directory, name, waiter);
-                      } else {
-                          waiter(tl::unexpected(object->error()));
-                      }
-                      return;
-                  }
-                  const auto position = listing->find(name);
-                  if (!position) {
-                      waiter(std::nullopt);
-                  } else if (listing->has_attributes()) {
-                      waiter(found(listing->at(*position)));
-                  } else {
-                      resolve_in_batch(cache, directory, name, *position, waiter);
-                  }
+                  resolve_in(cache, directory, name, object, attempts_max, waiter);
               });
 }
 

@@ -29,8 +29,8 @@ using Resolution = tl::expected<std::optional<ResolvedEntry>, std::error_code>;
 using ResolutionWaiter = std::function<void(const Resolution&)>;
 
 // Calls `waiter` once, as Cache::get does. A directory within the trees is answered from its Listing (so an
-// absent name costs nothing more, ever), or, if it is huge, from a batch of attributes; a directory outside
-// the trees, or one that may be searched but not read, from the entry alone.
+// absent name costs nothing more, ever), or, if it is huge, from a piece of its names and a batch of their
+// attributes; a directory outside the trees, or one that may be searched but not read, from the entry alone.
 void resolve(Cache& cache, const Trees& trees, const std::string& directory, const std::string& name,
              ResolutionWaiter waiter);
 

@@ -38,24 +38,23 @@ bool is_sound(const Listing::Entry& entry) {
                                      !has_nul(entry.target)));
 }
 
-std::size_t entries_max(ObjectKind kind, const Listing& listing) {
+std::size_t entries_max(ObjectKind kind) {
     switch (kind) {
         case ObjectKind::entry:
             return 1;
         case ObjectKind::batch:
             return batch_entries;
         default:
-            return listing.has_attributes() ? listing_entries_with_attributes_max
-                                            : std::numeric_limits<std::size_t>::max();
+            return listing_entries_max;
     }
 }
 
 bool suits(const Listing& listing, const ObjectKey& key) {
-    if (listing.size() > entries_max(key.kind, listing)) {
-        return false;
-    }
     if (!listing.has_attributes()) {
-        return key.kind == ObjectKind::listing;
+        return key.kind == ObjectKind::names && listing.size() <= piece_entries;
+    }
+    if (listing.size() > entries_max(key.kind)) {
+        return false;
     }
     for (std::size_t i = 0; i < listing.size(); ++i) {
         const Listing::Entry entry = listing.at(i);
@@ -65,6 +64,11 @@ bool suits(const Listing& listing, const ObjectKey& key) {
         }
     }
     return true;
+}
+
+bool is_sound(const Index& index) {
+    const std::uint64_t pieces = (index.entries + piece_entries - 1) / piece_entries;
+    return index.entries > 0 && index.entries <= directory_entries_max && index.first_names.size() == pieces;
 }
 
 // What lasts is of one version: as long as its file says. (What was read while the file changed may not be,
@@ -85,8 +89,18 @@ bool is_sound(const Xattrs& xattrs) {
 }
 
 bool suits(const Object& object, const ObjectKey& key) {
+    // Where the directory has other names by now, they are told at once, and asked for by their own key
+    // later.
+    const bool is_other_version =
+        object.index() != nullptr || (object.listing() != nullptr && object.listing()->has_attributes());
+    if (key.kind == ObjectKind::names && is_other_version && !object.lifetime) {
+        return false;
+    }
     if (const Listing* listing = object.listing()) {
         return suits(*listing, key);
+    }
+    if (const Index* index = object.index()) {
+        return is_sound(*index);
     }
     if (const Extent* extent = object.extent()) {
         return suits(*extent, object, key);

@@ -102,9 +102,9 @@ auto to_wire(Builder& builder, const ObjectKey& key) {
 std::optional<ObjectKey> from_wire(const wire::Key& key) {
     const std::string_view path = text_of(*key.path());
     const bool is_extent = key.kind() == wire::Kind::extent;
-    const bool is_numbered = is_extent || key.kind() == wire::Kind::batch;
-    if (key.kind() > wire::Kind::MAX || !is_normalised_path(path) || (key.index() != 0 && !is_numbered) ||
-        (key.version() != 0 && !is_extent)) {
+    const bool is_part = is_extent || key.kind() == wire::Kind::batch || key.kind() == wire::Kind::names;
+    if (key.kind() > wire::Kind::MAX || !is_normalised_path(path) ||
+        ((key.index() != 0 || key.version() != 0) && !is_part)) {
         return std::nullopt;
     }
     return ObjectKey{static_cast<ObjectKind>(key.kind()), std::string(path), key.index(), key.version()};
@@ -161,17 +161,39 @@ std::optional<View> from_wire(const wire::View* told) {
 Blob encode_body(const Listing& listing) {
     Builder builder(listing.bytes() + 256);
     std::vector<wire::ListingSlot> slots;
-    slots.reserve(listing.size());
+    std::vector<wire::NameSlot> names;
+    listing.has_attributes() ? slots.reserve(listing.size()) : names.reserve(listing.size());
     std::string text;
     for (std::size_t i = 0; i < listing.size(); ++i) {
         const Listing::Entry entry = listing.at(i);
-        slots.emplace_back(to_wire(entry.attributes), static_cast<std::uint16_t>(entry.name.size()),
-                           static_cast<std::uint16_t>(entry.target.size()), entry.leads_into_trees);
+        const auto name_bytes = static_cast<std::uint16_t>(entry.name.size());
+        if (listing.has_attributes()) {
+            slots.emplace_back(to_wire(entry.attributes), name_bytes,
+                               static_cast<std::uint16_t>(entry.target.size()), entry.leads_into_trees);
+        } else {
+            names.emplace_back(entry.attributes.inode, entry.attributes.mode, name_bytes);
+        }
         text.append(entry.name).append(entry.target);
     }
-    const auto slots_offset = builder.CreateVectorOfStructs(slots);
+    const auto slots_offset = listing.has_attributes() ? builder.CreateVectorOfStructs(slots) : 0;
+    const auto names_offset = listing.has_attributes() ? 0 : builder.CreateVectorOfStructs(names);
     const auto text_offset = bytes_of(builder, text);
-    builder.Finish(wire::CreateListingBody(builder, listing.has_attributes(), slots_offset, text_offset));
+    builder.Finish(wire::CreateListingBody(builder, slots_offset, names_offset, text_offset));
+    return release(builder);
+}
+
+Blob encode_body(const Index& index) {
+    Builder builder(index.bytes() + 256);
+    std::vector<std::uint8_t> name_bytes;
+    std::string text;
+    for (const std::string& name : index.first_names) {
+        name_bytes.push_back(static_cast<std::uint8_t>(name.size()));
+        text.append(name);
+    }
+    const auto name_bytes_offset = builder.CreateVector(name_bytes);
+    const auto text_offset = bytes_of(builder, text);
+    builder.Finish(
+        wire::CreateIndexBody(builder, index.version, index.entries, name_bytes_offset, text_offset));
     return release(builder);
 }
 
@@ -211,36 +233,103 @@ Blob encode_body(const Content& content) {
         content);
 }
 
+// Takes names, and what goes with them, from the front of a text.
+class NameReader {
+  public:
+    explicit NameReader(std::string_view text) : text_(text) {}
+
+    // Nothing if the text is too short, or the name is none, or not after the one before it.
+    std::optional<std::string_view> next(std::size_t bytes) {
+        const auto name = rest(bytes);
+        if (!name || !is_valid_name(*name) || *name <= last_) {
+            return std::nullopt;
+        }
+        last_ = *name;
+        return name;
+    }
+    std::optional<std::string_view> rest(std::size_t bytes) {
+        if (bytes > text_.size()) {
+            return std::nullopt;
+        }
+        const std::string_view front = text_.substr(0, bytes);
+        text_.remove_prefix(bytes);
+        return front;
+    }
+
+  private:
+    std::string_view text_;
+    std::string_view last_;
+};
+
+// The verifier looks at the alignment of a vector's length only, not at that of its elements.
+template <typename Slot>
+bool is_aligned(const fb::Vector<const Slot*>& slots) {
+    return reinterpret_cast<std::uintptr_t>(slots.Data()) % alignof(Slot) == 0;
+}
+
+std::optional<Content> decode_listing(const fb::Vector<const wire::ListingSlot*>& slots,
+                                      std::string_view text) {
+    std::vector<Listing::NewEntry> entries;
+    entries.reserve(slots.size());
+    NameReader reader(text);
+    for (const wire::ListingSlot* slot : slots) {
+        const auto name = reader.next(slot->name_bytes());
+        const auto target = name ? reader.rest(slot->target_bytes()) : std::nullopt;
+        if (!target) {
+            return std::nullopt;
+        }
+        entries.push_back({.name = std::string(*name),
+                           .target = std::string(*target),
+                           .attributes = from_wire(slot->attributes()),
+                           .leads_into_trees = slot->leads_into_trees()});
+    }
+    return Listing(std::move(entries), Listing::Detail::attributes);
+}
+
+std::optional<Content> decode_names(const fb::Vector<const wire::NameSlot*>& slots, std::string_view text) {
+    std::vector<Listing::NewEntry> entries;
+    entries.reserve(slots.size());
+    NameReader reader(text);
+    for (const wire::NameSlot* slot : slots) {
+        const auto name = reader.next(slot->name_bytes());
+        if (!name) {
+            return std::nullopt;
+        }
+        entries.push_back({.name = std::string(*name),
+                           .target = {},
+                           .attributes = {.inode = slot->inode(), .mode = slot->mode()}});
+    }
+    return Listing(std::move(entries), Listing::Detail::names_only);
+}
+
 std::optional<Content> decode_listing(Bytes body) {
     const auto* table = verified<wire::ListingBody>(body);
+    if (table == nullptr || (table->slots() != nullptr) == (table->names() != nullptr)) {
+        return std::nullopt;
+    }
+    const std::string_view text = text_of(*table->text());
+    if (table->slots() != nullptr) {
+        return is_aligned(*table->slots()) ? decode_listing(*table->slots(), text) : std::nullopt;
+    }
+    return is_aligned(*table->names()) ? decode_names(*table->names(), text) : std::nullopt;
+}
+
+std::optional<Content> decode_index(Bytes body) {
+    const auto* table = verified<wire::IndexBody>(body);
     if (table == nullptr) {
         return std::nullopt;
     }
-    // The verifier looks at the alignment of a vector's length only, not at that of its elements.
-    if (reinterpret_cast<std::uintptr_t>(table->slots()->Data()) % alignof(wire::ListingSlot) != 0) {
-        return std::nullopt;
-    }
-    std::string_view text = text_of(*table->text());
-    std::vector<Listing::NewEntry> entries;
-    entries.reserve(table->slots()->size());
-    for (const wire::ListingSlot* slot : *table->slots()) {
-        const std::size_t bytes = std::size_t{slot->name_bytes()} + slot->target_bytes();
-        if (bytes > text.size()) {
+    Index index{.version = table->version(), .entries = table->entries(), .first_names = {}};
+    index.first_names.reserve(table->name_bytes()->size());
+    NameReader reader(text_of(*table->text()));
+    for (const std::uint8_t bytes : *table->name_bytes()) {
+        const auto name = reader.next(bytes);
+        if (!name) {
             return std::nullopt;
         }
-        const std::string_view name = text.substr(0, slot->name_bytes());
-        const bool in_order = entries.empty() || entries.back().name < name;
-        if (!in_order || !is_valid_name(name)) {
-            return std::nullopt;
-        }
-        entries.push_back({.name = std::string(name),
-                           .target = std::string(text.substr(name.size(), slot->target_bytes())),
-                           .attributes = from_wire(slot->attributes()),
-                           .leads_into_trees = slot->leads_into_trees()});
-        text.remove_prefix(bytes);
+        index.first_names.emplace_back(*name);
     }
-    return Listing(std::move(entries),
-                   table->has_attributes() ? Listing::Detail::attributes : Listing::Detail::names_only);
+    return index;
 }
 
 // (Tables may share their bytes, so a small body could stand for any amount of text. What encode() makes does
@@ -286,17 +375,22 @@ std::optional<Content> decode_content(const wire::Publication& publication, cons
             return decode_extent(publication, body);
         case wire::Payload::xattrs:
             return decode_xattrs(body.span());
+        case wire::Payload::index:
+            return decode_index(body.span());
     }
     return std::nullopt;
 }
 
-// An extent answers an extent, a listing whatever is made of names; an error answers anything.
+// An extent answers an extent, a listing whatever is made of names, an index a directory; an error answers
+// anything.
 bool answers(const Content& content, ObjectKind kind) {
     if (std::holds_alternative<std::error_code>(content)) {
         return true;
     }
     switch (kind) {
         case ObjectKind::listing:
+        case ObjectKind::names:
+            return std::holds_alternative<Listing>(content) || std::holds_alternative<Index>(content);
         case ObjectKind::batch:
         case ObjectKind::entry:
             return std::holds_alternative<Listing>(content);

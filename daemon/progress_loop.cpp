@@ -71,7 +71,7 @@ bool ProgressLoop::push(Event event, std::size_t events_max) {
 
 void ProgressLoop::want(const ObjectKey& key) {
     if (!push(Want{key}, options_.inbox_events_max)) {
-        around_.cache.deliver(key, around_.backing.read(key, find({ObjectKind::listing, key.path, 0})));
+        around_.cache.deliver(key, around_.backing.read(key));
     }
 }
 
@@ -335,9 +335,7 @@ void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
 
 // In a thread of the pool. What is never sent stays plain.
 ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
-    const ObjectPtr listing =
-        key.kind == ObjectKind::batch ? find({ObjectKind::listing, key.path, 0}) : nullptr;
-    ObjectPtr object = around_.backing.read(key, listing);
+    ObjectPtr object = around_.backing.read(key);
     const bool is_shared = key.kind == ObjectKind::extent && around_.trees.contains(key.path);
     return is_shared ? compressor_.compress(key, std::move(object), link) : object;
 }

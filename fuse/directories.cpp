@@ -1,9 +1,11 @@
 // readdir, readdirplus. (opendir is answered ENOSYS: see dispatch.cpp.)
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
+#include "cache/pieces.hpp"
 #include "cache/walk.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/operations.hpp"
@@ -53,8 +55,23 @@ class EntryBuffer {
 };
 
 // Offsets count the entries passed: ".", "..", then the Listing's. A Listing does not change, so they mean
-// the same in every request, and nothing is kept between two of them.
+// the same in every request, and nothing is kept between two of them. The names of a huge directory can be
+// replaced by those that it has by now; so there the upper half of an offset tells which ones it counts.
 constexpr std::uint64_t dot_entries = 2;
+constexpr unsigned tag_shift = 32;
+constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets have a sign
+
+std::uint64_t tag_of(const Object& directory) {
+    const Index* index = directory.index();
+    return index != nullptr ? std::max<std::uint64_t>(index->version & tag_mask, 1) << tag_shift : 0;
+}
+
+std::uint64_t position_of(std::uint64_t offset) {
+    return offset & ((std::uint64_t{1} << tag_shift) - 1);
+}
+
+// Pieces of names that are fetched ahead of a program that lists a huge directory.
+constexpr std::uint32_t pieces_ahead = 2;
 
 // A program that lists so many directories and reads no file (find, ls -R, du) is going through a tree. An
 // import reads files in between, and must not make the reader list what it does not need.
@@ -69,18 +86,21 @@ struct stat type_and_number(std::uint64_t inode, std::uint32_t mode) {
 
 }  // namespace
 
-void Operations::answer_directory(const ReplyPtr& reply, NodeId node, DirectoryRange range,
-                                  const ObjectPtr& object) {
-    const Listing* listing = object->listing();
-    if (listing == nullptr) {
-        // The directory has been opened, so it was there. ENOENT would look like its end to programs (POSIX:
-        // readdir of a removed directory finds nothing), an empty directory.
-        const int error = to_errno(object->error());
-        reply->error(error == ENOENT ? ESTALE : error);
-        return;
+std::uint64_t Operations::DirectoryRequest::entries_passed() const {
+    const std::uint64_t position = position_of(range.offset);
+    return position - std::min(position, dot_entries);
+}
+
+// `entries` are those of the directory from the `first` one on.
+void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& request,
+                                const Object& directory, const Listing& entries, std::uint64_t first) {
+    const auto& [node, range, path, walks, attempts] = request;
+    if (walks) {
+        fetch_below(cache_, path, entries);
     }
     EntryBuffer buffer(range.bytes_max, range.entries);
-    std::uint64_t at = range.offset;
+    const std::uint64_t tag = tag_of(directory);
+    std::uint64_t at = position_of(range.offset);
     for (; at < dot_entries; ++at) {
         const std::string name = at == 0 ? "." : "..";
         if (!buffer.has_room_for(name)) {
@@ -92,21 +112,22 @@ void Operations::answer_directory(const ReplyPtr& reply, NodeId node, DirectoryR
     }
     // Lookups are counted only of what there is room for: the kernel forgets only what it has received.
     std::vector<NodeId> counted;
-    for (; at >= dot_entries && at < listing->size() + dot_entries; ++at) {
-        const Listing::Entry entry = listing->at(at - dot_entries);
+    for (; at >= dot_entries && at - dot_entries < first + entries.size(); ++at) {
+        const Listing::Entry entry = entries.at(at - dot_entries - first);
         const std::string name(entry.name);
         if (!buffer.has_room_for(name)) {
             break;
         }
         std::optional<InodeTable::Told> told;
-        if (range.entries == Entries::with_attributes && listing->has_attributes()) {
+        if (range.entries == Entries::with_attributes && entries.has_attributes()) {
             told = inodes_.look_up(node, name, attributes_told(entry));
         }
         if (told) {
             counted.push_back(told->node);
-            buffer.add(name, told->node, to_stat(told->attributes), at + 1);
+            buffer.add(name, told->node, to_stat(told->attributes), tag | (at + 1));
         } else {
-            buffer.add(name, 0, type_and_number(entry.attributes.inode, entry.attributes.mode), at + 1);
+            buffer.add(name, 0, type_and_number(entry.attributes.inode, entry.attributes.mode),
+                       tag | (at + 1));
         }
     }
     const iovec piece = buffer.piece();
@@ -114,6 +135,55 @@ void Operations::answer_directory(const ReplyPtr& reply, NodeId node, DirectoryR
         for (const NodeId child : counted) {
             inodes_.forget(child, 1);
         }
+    }
+}
+
+// From the directory's own object.
+void Operations::answer_directory(const ReplyPtr& reply, const DirectoryRequest& request,
+                                  const ObjectPtr& directory) {
+    const std::uint64_t passed = request.entries_passed();
+    const std::uint64_t tag = request.range.offset - position_of(request.range.offset);
+    if (directory->error()) {
+        // The directory has been opened, so it was there. ENOENT would look like its end to programs (POSIX:
+        // readdir of a removed directory finds nothing), an empty directory.
+        const int error = to_errno(directory->error());
+        reply->error(error == ENOENT ? ESTALE : error);
+    } else if (passed > 0 && tag != tag_of(*directory)) {
+        reply->error(ESTALE);  // it counts names that are not to be had any more
+    } else if (const Listing* listing = directory->listing()) {
+        answer_entries(reply, request, *directory, *listing, 0);
+    } else if (passed >= directory->index()->entries) {
+        answer_entries(reply, request, *directory, Listing({}, Listing::Detail::names_only), passed);
+    } else {
+        answer_piece(reply, request, directory);
+    }
+}
+
+void Operations::answer_piece(const ReplyPtr& reply, const DirectoryRequest& request,
+                              const ObjectPtr& directory) {
+    const Index& index = *directory->index();
+    const auto number = static_cast<std::uint32_t>(request.entries_passed() / piece_entries);
+    get_piece(
+        cache_, request.path, directory, number,
+        answering(reply, [this, request, directory, number](const ReplyPtr& answer, const ObjectPtr& object) {
+            const Listing* names = object->listing();
+            if (names != nullptr && !names->has_attributes()) {
+                answer_entries(answer, request, *directory, *names, std::uint64_t{number} * piece_entries);
+            } else if (request.attempts == 0) {
+                answer->error(ESTALE);
+            } else {
+                DirectoryRequest again = request;
+                --again.attempts;
+                answer_directory(answer, again, object);
+            }
+        }));
+    for (std::uint32_t ahead = 1; ahead <= pieces_ahead && number + ahead < index.first_names.size();
+         ++ahead) {
+        cache_.get({.kind = ObjectKind::names,
+                    .path = request.path,
+                    .index = number + ahead,
+                    .version = index.version},
+                   [](const ObjectPtr&) {});
     }
 }
 
@@ -128,14 +198,14 @@ void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
     const bool begins = range.offset == 0;
     const bool walks =
         begins && ++directories_in_a_row_ > walk_noticed_after && options_.trees.contains(*path);
-    cache_.get({.kind = ObjectKind::listing, .path = *path},
-               answering(std::move(reply), [this, node, range, walks, path = *path](const ReplyPtr& answer,
-                                                                                    const ObjectPtr& object) {
-                   if (walks && object->listing() != nullptr) {
-                       fetch_below(cache_, path, *object->listing());
-                   }
-                   answer_directory(answer, node, range, object);
-               }));
+    cache_.get(
+        {.kind = ObjectKind::listing, .path = *path},
+        answering(
+            std::move(reply),
+            [this, request = DirectoryRequest{.node = node, .range = range, .path = *path, .walks = walks}](
+                const ReplyPtr& answer, const ObjectPtr& object) {
+                answer_directory(answer, request, object);
+            }));
 }
 
 }  // namespace copper

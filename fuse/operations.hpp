@@ -87,7 +87,20 @@ class Operations {
     Attributes attributes_told(const Listing::Entry& entry) const;
     void answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
                        const Resolution& resolution);
-    void answer_directory(const ReplyPtr& reply, NodeId node, DirectoryRange range, const ObjectPtr& object);
+    // What a readdir has got to know so far.
+    struct DirectoryRequest {
+        NodeId node = 0;
+        DirectoryRange range;
+        std::string path;
+        bool walks = false;  // the program goes through a tree
+        int attempts = 2;    // to begin anew with names that the directory has by now
+
+        std::uint64_t entries_passed() const;
+    };
+    void answer_directory(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory);
+    void answer_piece(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory);
+    void answer_entries(const ReplyPtr& reply, const DirectoryRequest& request, const Object& directory,
+                        const Listing& entries, std::uint64_t first);
     ObjectKey extent_key(std::string path, const std::optional<Attributes>& told, Source source) const;
     void begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt);
     void fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);

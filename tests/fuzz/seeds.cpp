@@ -129,7 +129,11 @@ std::vector<Message> messages() {
         Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
         Working{.key = {ObjectKind::listing, "/lus/sw"}, .spent = 1500ms},
         publication_of({ObjectKind::listing, "/lus/sw"}, listing(Listing::Detail::attributes)),
-        publication_of({ObjectKind::batch, "/lus/huge", 2}, listing(Listing::Detail::names_only)),
+        publication_of({ObjectKind::names, "/lus/huge", 2, 7}, listing(Listing::Detail::names_only)),
+        publication_of({ObjectKind::batch, "/lus/huge", 2, 7}, listing(Listing::Detail::attributes)),
+        publication_of(
+            {ObjectKind::listing, "/lus/huge"},
+            make_object(Index{.version = 7, .entries = 3000, .first_names = {"a", std::string(255, 'b')}})),
         publication_of({ObjectKind::entry, "/lus/absent"},
                        make_object(Listing({}, Listing::Detail::attributes))),
         publication_of({ObjectKind::extent, "/lus/sw/a.so", 0, 1}, extent),

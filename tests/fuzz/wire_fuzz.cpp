@@ -68,6 +68,11 @@ void use(const Message& message) {
         use(*listing);
     } else if (const auto* extent = publication->object->extent()) {
         use(*extent);
+    } else if (const auto* index = publication->object->index()) {
+        for (std::uint32_t piece = 0; piece < index->first_names.size(); ++piece) {
+            must(index->piece_of(index->first_names[piece]) == piece,
+                 "a piece's first name is in that piece");
+        }
     }
 }
 
@@ -93,6 +98,10 @@ bool equal(const std::error_code& a, const std::error_code& b) {
 
 bool equal(const Xattrs& a, const Xattrs& b) {
     return a == b;
+}
+
+bool equal(const Index& a, const Index& b) {
+    return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names;
 }
 
 bool equal(const Publication& a, const Publication& b) {

@@ -63,6 +63,55 @@ TEST(Simulation, EveryObjectIsReadOnce) {
     }
 }
 
+// A directory that is too large for one message: the same holds for its names, in pieces.
+TEST(Simulation, AHugeDirectoryIsReadOnceInPieces) {
+    for (const std::uint64_t seed : seeds(10)) {
+        Scenario scenario = random_scenario(seed, Faults::none);
+        scenario.nodes = std::min(scenario.nodes, 40U);
+        scenario.readers = std::min<std::size_t>(scenario.readers, scenario.nodes);
+        scenario.store.huge_entries = static_cast<std::uint32_t>(2 * piece_entries + 1 + seed % 1000);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_EQ(report.direct_reads, 0U);
+        std::size_t pieces = 0;
+        for (const auto& [key, count] : report.reads) {
+            EXPECT_EQ(count, 1U) << to_string(key);
+            EXPECT_NE(key.kind, ObjectKind::entry) << "a lookup must be answered from the pieces";
+            pieces += key.kind == ObjectKind::names ? 1 : 0;
+        }
+        EXPECT_LE(pieces, 3U);
+        if (::testing::Test::HasFailure()) {
+            return;
+        }
+    }
+}
+
+// Whatever is lost or evicted while its names change, no name is called absent that was there all the time,
+// and no list is of two versions.
+TEST(Simulation, AHugeDirectoryThatChangesIsOfOneVersion) {
+    for (const std::uint64_t seed : seeds(20)) {
+        Scenario scenario = random_scenario(seed, Faults::all);
+        scenario.nodes = std::min(scenario.nodes, 20U);
+        scenario.readers = std::min<std::size_t>(scenario.readers, scenario.nodes);
+        scenario.crashes = std::min(scenario.crashes, scenario.nodes - 1);
+        scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
+        scenario.restarts = std::min(scenario.restarts, scenario.crashes);
+        scenario.slow_disks = std::min(scenario.slow_disks, scenario.nodes);
+        scenario.slow_nodes = std::min(scenario.slow_nodes, scenario.nodes);
+        scenario.store.huge_entries = static_cast<std::uint32_t>(2 * piece_entries + 1 + seed % 1000);
+        scenario.huge_changes = static_cast<std::uint32_t>(seed % 4);
+        if (seed % 2 == 0) {
+            scenario.cache_budget_bytes = 200000;  // of three pieces, one stays
+        }
+        SCOPED_TRACE(replay(scenario));
+        expect_right(Simulation(scenario).run());
+        if (::testing::Test::HasFailure()) {
+            return;
+        }
+    }
+}
+
 // Invariants 4, 5 and 7: whatever is lost, damaged, crashed, changed or does not fit, every operation of a
 // live node ends, in time, with the right bytes of one version.
 TEST(Simulation, FaultsCostOnlyTime) {

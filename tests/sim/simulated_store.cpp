@@ -42,6 +42,13 @@ bool SimulatedStore::exists(const std::string& path) const {
     if (path == root()) {
         return true;
     }
+    if (path == huge_directory()) {
+        return shape_.huge_entries != 0;
+    }
+    if (parent_path(path) == huge_directory()) {
+        const std::string name(base_name(path));
+        return name >= huge_name(huge_version()) && name < huge_name(huge_version() + shape_.huge_entries);
+    }
     for (std::uint32_t d = 0; d < shape_.directories; ++d) {
         if (path == directory(d)) {
             return true;
@@ -76,7 +83,44 @@ ObjectPtr SimulatedStore::list(const std::string& path) const {
     return make_object(Listing(std::move(entries), Listing::Detail::attributes));
 }
 
+// From the `first` of the huge directory on.
+std::vector<Listing::NewEntry> SimulatedStore::huge_entries(std::uint64_t first, std::uint64_t count) const {
+    std::vector<Listing::NewEntry> entries;
+    for (std::uint64_t i = first; i < std::min<std::uint64_t>(first + count, shape_.huge_entries); ++i) {
+        const std::string name = huge_name(huge_version() + i);
+        entries.push_back(
+            {.name = name, .target = {}, .attributes = attributes(join_path(huge_directory(), name))});
+    }
+    return entries;
+}
+
+// As PosixBacking does that has read the directory just now.
+ObjectPtr SimulatedStore::read_huge(const ObjectKey& key) const {
+    const std::uint64_t version = huge_version() + 1;  // 0 would be none
+    Index index{.version = version, .entries = shape_.huge_entries, .first_names = {}};
+    for (std::uint64_t first = 0; first < index.entries; first += piece_entries) {
+        index.first_names.push_back(huge_name(huge_version() + first));
+    }
+    if (key.kind == ObjectKind::names && key.version == version) {
+        return make_object(Listing(huge_entries(std::uint64_t{key.index} * piece_entries, piece_entries),
+                                   Listing::Detail::names_only));
+    }
+    if (key.kind == ObjectKind::batch) {
+        const bool is_right = key.version == version;
+        return make_object(
+            Listing(is_right ? huge_entries(std::uint64_t{key.index} * batch_entries, batch_entries)
+                             : std::vector<Listing::NewEntry>(),
+                    Listing::Detail::attributes),
+            is_right ? std::nullopt : std::optional(error_lifetime));
+    }
+    return make_object(std::move(index),
+                       key.kind == ObjectKind::names ? std::optional(error_lifetime) : std::nullopt);
+}
+
 ObjectPtr SimulatedStore::read(const ObjectKey& key) const {
+    if (key.path == huge_directory() && key.kind != ObjectKind::entry && shape_.huge_entries != 0) {
+        return read_huge(key);
+    }
     if (!exists(key.path)) {
         return key.kind == ObjectKind::entry ? make_object(Listing({}, Listing::Detail::attributes))
                                              : make_error(std::errc::no_such_file_or_directory);

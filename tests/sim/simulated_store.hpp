@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cache/object.hpp"
 
@@ -15,6 +16,7 @@ struct StoreShape {
     std::uint32_t directories = 8;
     std::uint32_t files_per_directory = 12;
     std::uint32_t file_bytes_max = 20000;
+    std::uint32_t huge_entries = 0;  // of one more directory; 0: there is none
 };
 
 class SimulatedStore {
@@ -25,6 +27,12 @@ class SimulatedStore {
     std::string directory(std::uint32_t index) const { return root() + "/d" + std::to_string(index); }
     static std::string file_name(std::uint32_t index) { return "f" + std::to_string(index); }
     const StoreShape& shape() const { return shape_; }
+
+    // The huge directory. In version v its names are those of the numbers [v, v + huge_entries).
+    static std::string huge_directory() { return root() + "/huge"; }
+    static std::string huge_name(std::uint64_t number) { return "h" + std::to_string(10000000 + number); }
+    void change_huge() { ++versions_[huge_directory()]; }
+    std::uint64_t huge_version() const { return version(huge_directory()); }
 
     ObjectPtr read(const ObjectKey& key) const;
     void change(const std::string& file) { ++versions_[file]; }
@@ -37,6 +45,8 @@ class SimulatedStore {
 
   private:
     ObjectPtr list(const std::string& path) const;
+    ObjectPtr read_huge(const ObjectKey& key) const;
+    std::vector<Listing::NewEntry> huge_entries(std::uint64_t first, std::uint64_t count) const;
     std::uint64_t version(const std::string& path) const;
 
     const StoreShape shape_;

@@ -9,6 +9,7 @@
 
 #include "cache/codec.hpp"
 #include "cache/path.hpp"
+#include "cache/pieces.hpp"
 #include "collectives/verify.hpp"
 
 namespace copper::sim {
@@ -291,6 +292,8 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
             const std::uint32_t begin =
                 membership_.self().value * (shape.files_per_directory / scenario.nodes);
             read_extent(numbered_file(left + begin), 0, done);
+        } else if (shape.huge_entries != 0 && random() % 3 == 0) {
+            use_huge_directory(done);
         } else if (random() % 4 == 0) {
             look_up(directory, "absent" + std::to_string(random() % 1000), done);
         } else if (random() % 2 == 0) {
@@ -319,6 +322,81 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
                     }
                     done();
                 });
+    }
+
+    // Names come and go there: what was there all the time is found, what never was is absent.
+    void use_huge_directory(const std::function<void()>& done) {
+        const Scenario& scenario = simulation_.scenario_;
+        const std::uint32_t entries = scenario.store.huge_entries;
+        const std::string path = SimulatedStore::huge_directory();
+        const auto number = simulation_.random_() % (2 * entries);
+        if (simulation_.random_() % 4 == 0) {
+            list_huge({}, 0, nullptr, done);
+            return;
+        }
+        resolve(cache_, simulation_.trees_, path, SimulatedStore::huge_name(number),
+                [this, number, entries, done](const Resolution& result) {
+                    const std::uint32_t changes = simulation_.scenario_.huge_changes;
+                    const bool was_always = number >= changes && number < entries;
+                    const bool was_never = number >= std::uint64_t{entries} + changes;
+                    if (alive_ && (!result || (was_always && !result->has_value()) ||
+                                   (was_never && result->has_value()))) {
+                        wrong("lookup in the huge directory");
+                    }
+                    done();
+                });
+    }
+
+    // Piece after piece, as programs do; from the start if the directory has other names by now.
+    void list_huge(std::vector<std::string> names, std::uint32_t piece, const ObjectPtr& directory,
+                   const std::function<void()>& done) {
+        const std::string path = SimulatedStore::huge_directory();
+        if (directory == nullptr) {
+            cache_.get({.kind = ObjectKind::listing, .path = path}, [this, done](const ObjectPtr& object) {
+                if (object->index() != nullptr) {
+                    list_huge({}, 0, object, done);
+                } else {
+                    wrong("no index of the huge directory");
+                    done();
+                }
+            });
+            return;
+        }
+        if (piece == directory->index()->first_names.size()) {
+            check_huge(names);
+            done();
+            return;
+        }
+        get_piece(cache_, path, directory, piece,
+                  [this, names = std::move(names), piece, directory, done](const ObjectPtr& object) mutable {
+                      if (object->index() != nullptr) {
+                          list_huge({}, 0, object, done);
+                      } else if (const Listing* listing = object->listing()) {
+                          for (std::size_t i = 0; i < listing->size(); ++i) {
+                              names.emplace_back(listing->at(i).name);
+                          }
+                          list_huge(std::move(names), piece + 1, directory, done);
+                      } else {
+                          wrong("a piece of the huge directory");
+                          done();
+                      }
+                  });
+    }
+
+    // They are all those of one version.
+    void check_huge(const std::vector<std::string>& names) {
+        const std::uint32_t entries = simulation_.scenario_.store.huge_entries;
+        bool is_one_version = false;
+        for (std::uint64_t version = 0; version <= simulation_.store_.huge_version(); ++version) {
+            bool same = names.size() == entries;
+            for (std::uint64_t i = 0; same && i < entries; ++i) {
+                same = names[i] == SimulatedStore::huge_name(version + i);
+            }
+            is_one_version = is_one_version || same;
+        }
+        if (alive_ && !is_one_version) {
+            wrong("names of the huge directory that are of no version");
+        }
     }
 
     void read_file(const std::string& path, const std::function<void()>& done) {
@@ -509,6 +587,9 @@ void Simulation::schedule_faults() {
         after(random_delay(busy_time), [this] {
             nodes_[random_() % nodes_.size()]->jump_clock(random_delay(scenario_.clock_jump_max));
         });
+    }
+    for (std::uint32_t i = 0; i < scenario_.huge_changes; ++i) {
+        after(random_delay(busy_time), [this] { store_.change_huge(); });
     }
     for (std::uint32_t i = 0; i < scenario_.file_changes; ++i) {
         after(random_delay(busy_time), [this] {

@@ -70,6 +70,7 @@ struct Scenario {
     std::uint32_t pauses = 0;           // of a node, which then goes on
     microseconds pause_max{3000000};
     std::uint32_t file_changes = 0;
+    std::uint32_t huge_changes = 0;   // of the names of the huge directory
     microseconds stall_begin{0};      // the backing filesystem answers nobody from then on
     microseconds stall{0};            // for so long
     std::uint32_t readers_lost = 0;   // of the trees, the first ones: each crashes in the middle of a read

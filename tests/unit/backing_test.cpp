@@ -63,8 +63,40 @@ void expect_same(const Attributes& attributes, const std::string& path) {
 class Backing : public testing::TestWithParam<PathOpener::Method> {
   protected:
     ObjectPtr read(ObjectKind kind, const std::string& path, std::uint32_t index = 0,
-                   const ObjectPtr& listing = nullptr) {
-        return backing.read({.kind = kind, .path = path, .index = index}, listing);
+                   std::uint64_t version = 0) {
+        return backing.read({.kind = kind, .path = path, .index = index, .version = version});
+    }
+    // All names of a directory that has an Index; nothing if one piece is not to be had.
+    std::vector<std::string> names_of(PosixBacking& from, const std::string& path, const Index& index) {
+        std::vector<std::string> names;
+        for (std::uint32_t i = 0; i < index.first_names.size(); ++i) {
+            const auto piece = from.read({ObjectKind::names, path, i, index.version});
+            if (piece->listing() == nullptr || !index.fits(i, *piece->listing())) {
+                return {};
+            }
+            for (std::size_t j = 0; j < piece->listing()->size(); ++j) {
+                names.emplace_back(piece->listing()->at(j).name);
+            }
+        }
+        return names;
+    }
+    // Hard links, which are made much faster than files; sorted.
+    std::vector<std::string> fill(std::size_t count, std::size_t name_bytes = 0) {
+        std::vector<std::string> names;
+        for (std::size_t i = 0; i < count; ++i) {
+            std::string name = std::to_string(i);
+            name.append(name_bytes - std::min(name_bytes, name.size()), 'x');
+            if (i % 1000 == 0) {
+                write_file(directory / name, "");
+            } else {
+                EXPECT_EQ(::link((directory / names[i / 1000 * 1000]).c_str(), (directory / name).c_str()),
+                          0);
+            }
+            names.push_back(std::move(name));
+        }
+        std::sort(names.begin(), names.end());
+        let_settle();
+        return names;
     }
     ObjectPtr read_entry(const std::string& path) { return read(ObjectKind::entry, path); }
     std::string error_of(ObjectKind kind, const std::string& path) {
@@ -242,43 +274,126 @@ TEST_P(Backing, CountsExactlyTheCallsMade) {
     EXPECT_EQ(backing.outside_trees().stats, 1U);
 }
 
-TEST_P(Backing, AHugeDirectoryIsListedByNameAndStattedInBatches) {
-    constexpr std::size_t files = 9000;
-    constexpr std::size_t inodes = 100;  // the others are hard links, which are made much faster
-    for (std::size_t i = 0; i < inodes; ++i) {
-        write_file(directory / std::to_string(i), "");
-    }
-    for (std::size_t i = inodes; i < files; ++i) {
-        ASSERT_EQ(
-            ::link((directory / std::to_string(i % inodes)).c_str(), (directory / std::to_string(i)).c_str()),
-            0);
-    }
-    let_settle();
+TEST_P(Backing, AHugeDirectoryComesInPiecesAndBatches) {
+    const auto names = fill(9000);
     const auto object = read(ObjectKind::listing, directory.path());
-    const Listing* listing = object->listing();
-    ASSERT_NE(listing, nullptr);
-    ASSERT_EQ(listing->size(), files);
-    EXPECT_FALSE(listing->has_attributes());
+    ASSERT_NE(object->index(), nullptr);
+    const Index& index = *object->index();
+    EXPECT_EQ(index.entries, names.size());
+    EXPECT_EQ(names_of(backing, directory.path(), index), names);
+    EXPECT_EQ(read(ObjectKind::names, directory.path(), 0, index.version)->listing()->at(5).attributes.mode,
+              static_cast<std::uint32_t>(S_IFREG));
     EXPECT_EQ(counters.stats, 2U) << "only the directory itself";
-    EXPECT_EQ(listing->at(5).attributes.mode, static_cast<std::uint32_t>(S_IFREG));
     std::size_t seen = 0;
-    for (std::uint32_t i = 0; i * batch_entries < files; ++i) {
-        const auto batch = read(ObjectKind::batch, directory.path(), i, object);
+    for (std::uint32_t i = 0; i * batch_entries < names.size(); ++i) {
+        const auto batch = read(ObjectKind::batch, directory.path(), i, index.version);
         ASSERT_NE(batch->listing(), nullptr);
         EXPECT_TRUE(batch->listing()->has_attributes());
         for (std::size_t j = 0; j < batch->listing()->size(); ++j) {
-            EXPECT_EQ(batch->listing()->at(j).name, listing->at(seen + j).name);
-            EXPECT_EQ(batch->listing()->at(j).attributes.inode, listing->at(seen + j).attributes.inode);
+            EXPECT_EQ(batch->listing()->at(j).name, names[seen + j]);
         }
         seen += batch->listing()->size();
     }
-    EXPECT_EQ(seen, files);
-    EXPECT_EQ(counters.stats, 2U + files);
+    EXPECT_EQ(seen, names.size());
+    EXPECT_EQ(counters.stats, 2U + names.size());
     EXPECT_EQ(counters.listings, 1U);
-    const auto alone = read(ObjectKind::batch, directory.path(), 3);
-    EXPECT_EQ(alone->listing()->at(7).name, listing->at(3 * batch_entries + 7).name);
-    EXPECT_EQ(read(ObjectKind::batch, directory.path(), 1000, object)->listing()->size(), 0U);
-    EXPECT_EQ(read(ObjectKind::batch, directory.path(), 1000)->listing()->size(), 0U);
+    EXPECT_EQ(read(ObjectKind::batch, directory.path(), 1000, index.version)->listing()->size(), 0U);
+    EXPECT_TRUE(read(ObjectKind::names, directory.path(), 1000, index.version)->error());
+}
+
+// Who has not read the directory: the next reader, after the first one is lost.
+TEST_P(Backing, AnotherNodeCutsTheSamePiecesAndReadsTheDirectoryOnce) {
+    const auto names = fill(20000);
+    const auto object = read(ObjectKind::listing, directory.path());
+    PosixBacking next(Trees({directory.path()}), GetParam());
+    std::vector<std::thread> threads;
+    std::atomic<int> right = 0;
+    for (int i = 0; i < 8; ++i) {
+        threads.emplace_back(
+            [&] { right += names_of(next, directory.path(), *object->index()) == names ? 1 : 0; });
+    }
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(right, 8);
+    EXPECT_EQ(next.within_trees().listings, 1U);
+    const auto batch = next.read({ObjectKind::batch, directory.path(), 3, object->index()->version});
+    EXPECT_EQ(batch->listing()->at(7).name, names[3 * batch_entries + 7]);
+}
+
+TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
+    auto names = fill(9000);
+    const Index before = *read(ObjectKind::listing, directory.path())->index();
+    ASSERT_EQ(::rename((directory / names[4000]).c_str(), (directory / "later").c_str()), 0);
+    let_settle();
+    EXPECT_EQ(names_of(backing, directory.path(), before), names) << "who has read it goes on with that";
+
+    // Another node finds other names there.
+    names[4000] = "later";
+    std::sort(names.begin(), names.end());
+    PosixBacking next(Trees({directory.path()}), GetParam());
+    for (std::uint32_t i = 0; i < before.first_names.size(); ++i) {
+        const auto piece = next.read({ObjectKind::names, directory.path(), i, before.version});
+        ASSERT_NE(piece->index(), nullptr);
+        EXPECT_NE(piece->index()->version, before.version);
+        EXPECT_EQ(piece->lifetime, error_lifetime);
+        EXPECT_EQ(names_of(next, directory.path(), *piece->index()), names);
+    }
+    const auto batch = next.read({ObjectKind::batch, directory.path(), 0, before.version});
+    EXPECT_EQ(batch->listing()->size(), 0U);
+    EXPECT_EQ(batch->lifetime, error_lifetime);
+    EXPECT_EQ(next.within_trees().listings, 1U);
+
+    // And this one, after a refresh.
+    backing.forget(directory.path());
+    const auto now = read(ObjectKind::listing, directory.path());
+    EXPECT_EQ(names_of(backing, directory.path(), *now->index()), names);
+    EXPECT_NE(read(ObjectKind::names, directory.path(), 0, before.version)->index(), nullptr);
+}
+
+TEST_P(Backing, AHugeDirectoryThatIsSmallByNow) {
+    const auto names = fill(9000);
+    const Index before = *read(ObjectKind::listing, directory.path())->index();
+    for (std::size_t i = 10; i < names.size(); ++i) {
+        ASSERT_EQ(::unlink((directory / names[i]).c_str()), 0);
+    }
+    let_settle();
+    backing.forget(directory.path());
+    const auto piece = read(ObjectKind::names, directory.path(), 0, before.version);
+    ASSERT_NE(piece->listing(), nullptr);
+    EXPECT_TRUE(piece->listing()->has_attributes());
+    EXPECT_EQ(piece->listing()->size(), 10U);
+    EXPECT_EQ(piece->lifetime, error_lifetime);
+}
+
+TEST_P(Backing, NoObjectOfADirectoryIsTooLargeToTravel) {
+    const auto expect_small = [](const ObjectPtr& object) {
+        EXPECT_LE(object->bytes(), object_bytes_max);
+        EXPECT_FALSE(object->error());
+    };
+    const auto names = fill(5000, 255);  // fewer than listing_entries_max
+    const auto object = read(ObjectKind::listing, directory.path());
+    ASSERT_NE(object->index(), nullptr);
+    expect_small(object);
+    const std::uint64_t version = object->index()->version;
+    for (std::uint32_t i = 0; i < object->index()->first_names.size(); ++i) {
+        expect_small(read(ObjectKind::names, directory.path(), i, version));
+    }
+    expect_small(read(ObjectKind::batch, directory.path(), 0, version));
+    EXPECT_EQ(names_of(backing, directory.path(), *object->index()), names);
+
+    ASSERT_EQ(::mkdir((directory / "links").c_str(), 0755), 0);
+    for (int i = 0; i < 600; ++i) {
+        const std::string link = directory / ("links/" + std::to_string(i));
+        ASSERT_EQ(::symlink(std::string(4000, 't').c_str(), link.c_str()), 0);
+    }
+    let_settle();
+    const auto links = read(ObjectKind::listing, directory / "links");
+    ASSERT_NE(links->index(), nullptr);
+    const auto batch = read(ObjectKind::batch, directory / "links", 0, links->index()->version);
+    expect_small(batch);
+    EXPECT_GT(batch->listing()->size(), 50U) << "those that it leaves out are asked for alone";
+    EXPECT_LT(batch->listing()->size(), batch_entries);
 }
 
 TEST_P(Backing, ALargeDirectoryIsStattedByManyThreads) {
@@ -299,13 +414,12 @@ TEST_P(Backing, ALargeDirectoryIsStattedByManyThreads) {
 }
 
 TEST_P(Backing, ABatchLeavesOutWhatIsGone) {
-    write_file(directory / "a", "");
-    write_file(directory / "b", "");
-    const auto listing = read(ObjectKind::listing, directory.path());
-    ASSERT_EQ(::unlink((directory / "a").c_str()), 0);
-    const auto batch = read(ObjectKind::batch, directory.path(), 0, listing);
-    ASSERT_EQ(batch->listing()->size(), 1U);
-    EXPECT_EQ(batch->listing()->at(0).name, "b");
+    const auto names = fill(9000);
+    const auto object = read(ObjectKind::listing, directory.path());
+    ASSERT_EQ(::unlink((directory / names[0]).c_str()), 0);
+    const auto batch = read(ObjectKind::batch, directory.path(), 0, object->index()->version);
+    ASSERT_EQ(batch->listing()->size(), batch_entries - 1);
+    EXPECT_EQ(batch->listing()->at(0).name, names[1]);
 }
 
 TEST_P(Backing, AnotherUserGetsThePermissionsOfTheFilesystem) {
@@ -326,11 +440,12 @@ TEST_P(Backing, AnotherUserGetsThePermissionsOfTheFilesystem) {
         EXPECT_EQ(::setuid(65534), 0);
         EXPECT_EQ(error_of(ObjectKind::extent, directory / "secret"), message(EACCES));
         const auto names = read(ObjectKind::listing, directory / "only_names");
-        EXPECT_TRUE(names->listing() != nullptr && !names->listing()->has_attributes());
-        EXPECT_TRUE(names->listing() != nullptr && names->listing()->size() == 1 &&
-                    names->listing()->at(0).attributes.mode == S_IFREG);
+        const std::uint64_t version = names->index() != nullptr ? names->index()->version : 0;
+        const auto piece = read(ObjectKind::names, directory / "only_names", 0, version);
+        EXPECT_TRUE(piece->listing() != nullptr && piece->listing()->size() == 1 &&
+                    piece->listing()->at(0).attributes.mode == S_IFREG);
         EXPECT_EQ(error_of(ObjectKind::entry, directory / "only_names/file"), message(EACCES));
-        const auto batch = read(ObjectKind::batch, directory / "only_names", 0, names);
+        const auto batch = read(ObjectKind::batch, directory / "only_names", 0, version);
         EXPECT_TRUE(batch->listing() != nullptr && batch->listing()->size() == 0);
         EXPECT_EQ(error_of(ObjectKind::listing, directory / "only_search"), message(EACCES));
         EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "only_search/file")), "f");
@@ -390,13 +505,13 @@ TEST_P(Backing, AnotherVersionThanTheWantedOneIsKeptIfItIsWhole) {
         ObjectKey key{.kind = ObjectKind::extent,
                       .path = path,
                       .version = hash_of(version_of(first->extent()->attributes))};
-        EXPECT_FALSE(backing.read(key, nullptr)->lifetime);
+        EXPECT_FALSE(backing.read(key)->lifetime);
         write_file(path, std::string(bytes, '2'));
-        const auto other = backing.read(key, nullptr);
+        const auto other = backing.read(key);
         EXPECT_EQ(text_of(other).front(), '2');
         EXPECT_EQ(other->lifetime, bytes == 1 ? std::nullopt : std::optional(error_lifetime));
         key.version = hash_of(version_of(other->extent()->attributes));
-        EXPECT_FALSE(backing.read(key, nullptr)->lifetime);
+        EXPECT_FALSE(backing.read(key)->lifetime);
     }
 }
 
@@ -564,16 +679,16 @@ TEST_P(Backing, TellsWhichAbsoluteLinksLeadIntoTheTrees) {
         ASSERT_EQ(::symlink(link.first.c_str(), (tree + "/" + name).c_str()), 0);
     }
     PosixBacking own(Trees({tree}), GetParam());
-    const auto listing = own.read({.kind = ObjectKind::listing, .path = tree}, nullptr);
+    const auto listing = own.read({.kind = ObjectKind::listing, .path = tree});
     for (const auto& [name, link] : links) {
         const auto at = listing->listing()->find(name);
         ASSERT_TRUE(at) << name;
         EXPECT_EQ(listing->listing()->at(*at).leads_into_trees, link.second) << name;
-        const auto entry = own.read({.kind = ObjectKind::entry, .path = tree + "/" + name}, nullptr);
+        const auto entry = own.read({.kind = ObjectKind::entry, .path = tree + "/" + name});
         EXPECT_EQ(entry->listing()->at(0).leads_into_trees, link.second) << name;
     }
     PosixBacking everything(Trees({"/"}), GetParam());
-    const auto kernel = everything.read({.kind = ObjectKind::entry, .path = tree + "/kernel"}, nullptr);
+    const auto kernel = everything.read({.kind = ObjectKind::entry, .path = tree + "/kernel"});
     EXPECT_FALSE(kernel->listing()->at(0).leads_into_trees);
 }
 
@@ -637,7 +752,7 @@ TEST_P(Backing, LinksOnTheWayAreRefusedWhereTheyCouldLeadADaemonOfRoot) {
     PosixBacking careful{Trees({directory.path()}), GetParam(), ExtentMemory::make(),
                          PathOpener::Links::refuse};
     const auto read_carefully = [&](ObjectKind kind, const std::string& path) {
-        return careful.read({.kind = kind, .path = path}, nullptr);
+        return careful.read({.kind = kind, .path = path});
     };
     EXPECT_EQ(text_of(read_carefully(ObjectKind::extent, directory / "real/file")), "content");
     EXPECT_EQ(read_carefully(ObjectKind::listing, directory / "real")->listing()->size(), 2U);
@@ -676,7 +791,7 @@ TEST_P(Backing, ACopperMountIsNeverAsked) {
         }
         PosixBacking mine(Trees({directory.path()}), GetParam());  // of the child's own mount table
         const auto ask = [&](ObjectKind kind, const std::string& path) {
-            return mine.read({.kind = kind, .path = path}, nullptr);
+            return mine.read({.kind = kind, .path = path});
         };
         for (int alive = 1; alive >= 0; --alive) {
             const auto entry = ask(ObjectKind::entry, mirror);
@@ -687,12 +802,9 @@ TEST_P(Backing, ACopperMountIsNeverAsked) {
             const auto at = listing->listing()->find("mirror");
             EXPECT_TRUE(at && listing->listing()->at(*at).attributes.mode == (S_IFDIR | 0555U));
             EXPECT_TRUE(listing->listing()->has_attributes());
-            EXPECT_EQ(
-                mine.read({.kind = ObjectKind::batch, .path = directory.path()}, listing)->listing()->size(),
-                3U);
             for (const auto& path : {mirror, mirror + "/usr", directory / "link/usr"}) {
-                for (const auto kind :
-                     {ObjectKind::listing, ObjectKind::batch, ObjectKind::extent, ObjectKind::xattrs}) {
+                for (const auto kind : {ObjectKind::listing, ObjectKind::names, ObjectKind::batch,
+                                        ObjectKind::extent, ObjectKind::xattrs}) {
                     EXPECT_EQ(ask(kind, path)->error().message(), message(ELOOP))
                         << to_string({.kind = kind, .path = path});
                 }

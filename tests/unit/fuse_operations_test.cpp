@@ -583,16 +583,134 @@ TEST_F(FuseOperations, GivesAttributesWithTheNamesAndCountsOnlyWhatItGave) {
     EXPECT_EQ(links.front().size, std::string("/m/t/file").size());
 }
 
-TEST_F(FuseOperations, ListsHugeDirectoriesByNameAlone) {
-    put_listing("/t", {{"a", "", attributes_of(S_IFREG, 20)}, {"d", "", attributes_of(S_IFDIR, 21)}},
-                Listing::Detail::names_only);
+// Objects of every version in one table, as the fetch function has it.
+class FuseHugeDirectory : public FuseOperations {
+  protected:
+    static constexpr std::size_t count = 2 * piece_entries + 5;
+
+    static std::string number(std::size_t i) { return std::to_string(10000000 + i); }
+    static ObjectPtr index_of(std::uint64_t version, std::size_t first) {
+        Index index{.version = version, .entries = count, .first_names = {}};
+        for (std::size_t begin = 0; begin < count; begin += piece_entries) {
+            index.first_names.push_back(number(first + begin));
+        }
+        return make_object(index);
+    }
+    void put_pieces(std::size_t first) {
+        for (std::size_t begin = 0; begin < count; begin += piece_entries) {
+            std::vector<Listing::NewEntry> names;
+            for (std::size_t i = begin; i < std::min(begin + piece_entries, count); ++i) {
+                names.push_back(
+                    {number(first + i), "", attributes_of(i % 2 == 0 ? S_IFREG : S_IFDIR, 20 + i)});
+            }
+            objects[piece(begin / piece_entries)] =
+                make_object(Listing(std::move(names), Listing::Detail::names_only));
+        }
+    }
+    static ObjectKey piece(std::size_t index) {
+        return {ObjectKind::names, "/t", static_cast<std::uint32_t>(index)};
+    }
+    // What a program sees from this offset on.
+    std::vector<std::string> list(std::size_t bytes, std::uint64_t offset = 0) {
+        std::vector<std::string> names;
+        for (;;) {
+            const Answer answer = readdir(tree(), bytes, offset, Operations::Entries::with_attributes);
+            EXPECT_EQ(answer.error, 0);
+            const auto entries = parse(answer.text, Operations::Entries::with_attributes);
+            if (entries.empty()) {
+                return names;
+            }
+            for (const auto& entry : entries) {
+                names.push_back(entry.name);
+            }
+            offset = entries.back().offset;
+        }
+    }
+    static std::vector<std::string> all_from(std::size_t first) {
+        std::vector<std::string> names = {".", ".."};
+        for (std::size_t i = 0; i < count; ++i) {
+            names.push_back(number(first + i));
+        }
+        return names;
+    }
+    const ObjectKey directory{ObjectKind::listing, "/t"};
+};
+
+TEST_F(FuseHugeDirectory, IsListedByNameAlone) {
+    objects[directory] = index_of(7, 0);
+    put_pieces(0);
     const auto entries = parse(readdir(tree(), 4096, 2, Operations::Entries::with_attributes).text,
                                Operations::Entries::with_attributes);
-    ASSERT_EQ(entries.size(), 2U);
+    ASSERT_GE(entries.size(), 2U);
     EXPECT_EQ(entries[0].node, 0U);
     EXPECT_EQ(entries[0].inode, 20U);
     EXPECT_EQ(entries[0].type, static_cast<std::uint32_t>(S_IFREG >> 12));
     EXPECT_EQ(entries[1].type, static_cast<std::uint32_t>(S_IFDIR >> 12));
+}
+
+TEST_F(FuseHugeDirectory, IsListedInAnswersOfAnySize) {
+    objects[directory] = index_of(7, 0);
+    put_pieces(0);
+    for (const std::size_t bytes : {170U, 4096U, 1U << 20U}) {
+        EXPECT_EQ(list(bytes), all_from(0)) << bytes;
+    }
+}
+
+TEST_F(FuseHugeDirectory, ThePiecesThatComeNextAreFetchedAhead) {
+    objects[directory] = index_of(7, 0);
+    put_pieces(0);
+    readdir(tree(), 4096, 0, Operations::Entries::names);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        EXPECT_NE(cache.find({ObjectKind::names, "/t", i, 7}), nullptr);
+    }
+    const int before = fetches;
+    EXPECT_EQ(list(4096).size(), count + 2);
+    EXPECT_EQ(fetches, before);
+}
+
+// A program that is in the middle of names which nobody has any more gets an error, never other ones' rest.
+TEST_F(FuseHugeDirectory, NamesOfTwoVersionsAreNotMixed) {
+    objects[directory] = index_of(7, 0);
+    put_pieces(0);
+    auto entries =
+        parse(readdir(tree(), 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
+    const std::uint64_t middle = entries.back().offset;
+    cache.drop("/t");
+    objects[piece(0)] = make_object(index_of(8, 1)->content, error_lifetime);
+    EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
+    EXPECT_EQ(cache.find(directory)->index()->version, 8U);
+
+    // Who begins now gets the new ones, and they are there in full.
+    cache.drop("/t");
+    objects[directory] = index_of(8, 1);
+    put_pieces(1);
+    EXPECT_EQ(list(4096), all_from(1));
+    EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
+    put_listing("/t", {{"a", "", attributes_of(S_IFREG, 20)}});
+    cache.drop("/t");
+    EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE)
+        << "a small one by now";
+}
+
+TEST_F(FuseHugeDirectory, WhoBeginsGetsTheNamesThatThereAre) {
+    objects[directory] = index_of(7, 0);
+    const ObjectPtr now = index_of(8, 1);
+    cache.deliver({ObjectKind::names, "/t", 0, 7}, make_object(now->content, error_lifetime));
+    put_pieces(1);
+    EXPECT_EQ(list(4096), all_from(1));
+}
+
+TEST_F(FuseHugeDirectory, TwoVersionsThatReplaceEachOtherEnd) {
+    objects[directory] = index_of(7, 0);
+    cache.deliver({ObjectKind::names, "/t", 0, 7}, make_object(index_of(8, 1)->content, error_lifetime));
+    cache.deliver({ObjectKind::names, "/t", 0, 8}, make_object(index_of(7, 0)->content, error_lifetime));
+    EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, ESTALE);
+}
+
+TEST_F(FuseHugeDirectory, AnErrorOfAPieceIsTheAnswer) {
+    objects[directory] = index_of(7, 0);
+    objects[piece(0)] = make_error(EIO);
+    EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, EIO);
 }
 
 TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {

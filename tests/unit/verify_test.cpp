@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "cache/codec.hpp"
@@ -143,10 +144,9 @@ TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
     const ObjectKey batch{ObjectKind::batch, "/lus/sw", 3};
     const ObjectKey one{ObjectKind::entry, "/lus/sw/lib"};
     expect_accepted(publication(directory, listing_of({})));
-    expect_accepted(publication(directory, listing_of(many(listing_entries_with_attributes_max))));
-    expect_corrupt(directory, listing_of(many(listing_entries_with_attributes_max + 1)));
-    expect_accepted(publication(
-        directory, listing_of(many(listing_entries_with_attributes_max + 1), Listing::Detail::names_only)));
+    expect_accepted(publication(directory, listing_of(many(listing_entries_max))));
+    expect_corrupt(directory, listing_of(many(listing_entries_max + 1)));
+    expect_corrupt(directory, listing_of(many(1), Listing::Detail::names_only));
     expect_accepted(publication(batch, listing_of(many(batch_entries))));
     expect_corrupt(batch, listing_of(many(batch_entries + 1)));
     expect_corrupt(batch, listing_of(many(1), Listing::Detail::names_only));
@@ -157,6 +157,34 @@ TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
     expect_corrupt(one, listing_of({entry("lib")}, Listing::Detail::names_only));
 }
 
+TEST(Verify, HugeDirectoriesHaveAnIndexAndPieces) {
+    const ObjectKey names{ObjectKind::names, "/lus/sw", 3, 7};
+    const auto for_now = [](const ObjectPtr& object) { return make_object(object->content, error_lifetime); };
+    const auto index_of = [](std::uint64_t entries, std::size_t pieces) {
+        Index index{.version = 7, .entries = entries, .first_names = {}};
+        for (std::size_t i = 0; i < pieces; ++i) {
+            index.first_names.push_back(std::to_string(1000 + i));
+        }
+        return make_object(index);
+    };
+    expect_accepted(publication(directory, index_of(1, 1)));
+    expect_accepted(publication(directory, index_of(3 * piece_entries, 3)));
+    expect_corrupt(directory, index_of(3 * piece_entries, 2));
+    expect_corrupt(directory, index_of(3 * piece_entries, 4));
+    expect_corrupt(directory, index_of(0, 0));
+    expect_corrupt(directory, index_of(directory_entries_max + 1, directory_entries_max / piece_entries + 1));
+    expect_corrupt(directory, index_of(std::numeric_limits<std::uint64_t>::max(), 0));
+
+    expect_accepted(publication(names, listing_of(many(piece_entries), Listing::Detail::names_only)));
+    expect_corrupt(names, listing_of(many(piece_entries + 1), Listing::Detail::names_only));
+    // What the directory is by now is never kept as its names of another version.
+    expect_accepted(publication(names, for_now(index_of(1, 1))));
+    expect_accepted(publication(names, for_now(listing_of(many(10)))));
+    expect_corrupt(names, index_of(1, 1));
+    expect_corrupt(names, listing_of(many(10)));
+    expect_corrupt(names, for_now(listing_of(many(listing_entries_max + 1))));
+}
+
 TEST(Verify, AttributesAreThoseOfAFilesystem) {
     for (const std::uint32_t type : std::initializer_list<std::uint32_t>{S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK,
                                                                          S_IFCHR, S_IFIFO, S_IFSOCK}) {
@@ -164,8 +192,8 @@ TEST(Verify, AttributesAreThoseOfAFilesystem) {
     }
     for (const std::uint32_t type : {0U, 0030000U, 0170000U}) {
         expect_corrupt(directory, listing_of({entry("a", type | 0755)}));
-        expect_accepted(
-            publication(directory, listing_of({entry("a", type | 0755)}, Listing::Detail::names_only)));
+        expect_accepted(publication({ObjectKind::names, "/lus/sw"},
+                                    listing_of({entry("a", type | 0755)}, Listing::Detail::names_only)));
     }
     for (Timestamp Attributes::*time : {&Attributes::accessed, &Attributes::modified, &Attributes::changed}) {
         auto odd = entry("a");

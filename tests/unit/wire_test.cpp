@@ -133,6 +133,11 @@ std::size_t use(const Message& message) {
                        listing->at(i).attributes.mode;
             }
         }
+        if (const Index* index = publication->object->index()) {
+            for (const std::string& name : index->first_names) {
+                sum += name.size();
+            }
+        }
         if (const Extent* extent = publication->object->extent()) {
             for (const std::byte b : extent->blob.span()) {
                 sum += std::to_integer<std::size_t>(b);
@@ -288,6 +293,35 @@ TEST(WireRoundTrip, Listings) {
             expect_equal(*result.object->listing(), *object->listing());
         }
     }
+}
+
+TEST(WireRoundTrip, HugeDirectories) {
+    Index index{.version = 1ULL << 63U, .entries = 12345678, .first_names = {}};
+    for (int i = 0; i < 4000; ++i) {
+        const std::string number = std::to_string(10000 + i);
+        index.first_names.push_back(number + std::string(i % 2 == 0 ? 250 : 0, '\xff'));
+    }
+    const ObjectPtr object = make_object(index);
+    ASSERT_LE(object->bytes(), 2 * object_bytes_max);
+    EXPECT_LE(encode(publication_of({ObjectKind::listing, "/"}, object)).body.size, object->bytes());
+    for (const ObjectKey& key : {ObjectKey{ObjectKind::listing, "/app"},
+                                 ObjectKey{ObjectKind::names, "/app", 0xffffffff, 1ULL << 63U}}) {
+        const Publication result = round_trip(publication_of(key, object));
+        ASSERT_NE(result.object->index(), nullptr);
+        EXPECT_EQ(result.object->index()->version, index.version);
+        EXPECT_EQ(result.object->index()->entries, index.entries);
+        EXPECT_EQ(result.object->index()->first_names, index.first_names);
+    }
+    std::vector<Listing::NewEntry> names;
+    for (std::size_t i = 0; i < piece_entries; ++i) {
+        const std::string number = std::to_string(10000 + i);
+        names.push_back({.name = number + std::string(250, 'x'), .target = "", .attributes = attributes(i)});
+    }
+    const ObjectPtr piece = listing_of(names, Listing::Detail::names_only);
+    const Publication result = round_trip(publication_of({ObjectKind::names, "/app", 7, 8}, piece));
+    ASSERT_NE(result.object->listing(), nullptr);
+    expect_equal(*result.object->listing(), *piece->listing());
+    EXPECT_LE(encode(publication_of({ObjectKind::names, "/app"}, piece)).body.size, piece->bytes());
 }
 
 TEST(WireRoundTrip, ExtentsShareMemoryInBothDirections) {
@@ -588,6 +622,21 @@ TEST(WireNonsense, NamesOutOfOrder) {
         ASSERT_FALSE(refused) << names;
         EXPECT_EQ(refused.error().corrupt_object, publication.key);
     }
+    for (const ObjectPtr& object :
+         {make_object(Index{.version = 1, .entries = 2, .first_names = {"aaaa", "bbbb"}}),
+          listing_of({{.name = "aaaa", .target = "", .attributes = {}},
+                      {.name = "bbbb", .target = "", .attributes = {}}},
+                     Listing::Detail::names_only)}) {
+        const Frame huge = encode(publication_of({ObjectKind::names, "/app"}, object));
+        auto damaged = copy_of(huge.body);
+        const std::size_t at = place_of(damaged, "aaaabbbb");
+        std::memcpy(damaged.data() + at, "aaaacccc", 8);
+        EXPECT_TRUE(decode(vouch_for(huge, damaged)));
+        for (const char* names : {"bbbbaaaa", "aaaaaaaa", "a/aabbbb", "aaaab\0bb"}) {
+            std::memcpy(damaged.data() + at, names, 8);
+            EXPECT_FALSE(decode(vouch_for(huge, damaged))) << names;
+        }
+    }
 }
 
 TEST(WireNonsense, SlotsThatClaimMoreTextThanThereIs) {
@@ -699,7 +748,13 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
     const ObjectPtr listing = some_listing();
     const ObjectPtr extent = extent_of(10);
     const ObjectPtr xattrs = make_object(Xattrs{});
-    for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry}) {
+    const ObjectPtr index = make_object(Index{.version = 1, .entries = 1, .first_names = {"a"}});
+    for (const ObjectKind kind :
+         {ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs}) {
+        expect_refused(publication_of({kind, "/a"}, index), "an index");
+    }
+    for (const ObjectKind kind :
+         {ObjectKind::listing, ObjectKind::names, ObjectKind::batch, ObjectKind::entry}) {
         expect_refused(publication_of({kind, "/a"}, extent), "an extent");
         expect_refused(publication_of({kind, "/a"}, xattrs), "xattrs");
     }
@@ -710,7 +765,7 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
 }
 
 TEST(WireNonsense, UnknownEnumerators) {
-    for (const int value : {5, 6, 77, 255}) {
+    for (const int value : {6, 7, 77, 255}) {
         expect_refused(Interest{.key = {static_cast<ObjectKind>(value), "/a"}}, "a kind");
         expect_refused(publication_of({static_cast<ObjectKind>(value), "/a"}, some_listing()), "a kind");
     }
@@ -734,10 +789,12 @@ TEST(WireNonsense, Views) {
     refuse({.returned = std::vector<Sighting>(returned_told_max + 1)}, "returned");
 }
 
-// Only batches and extents are numbered: another index would be a second name for the same object.
+// Only names, batches and extents have an index and a version: another one would be a second name for the
+// same object.
 TEST(WireNonsense, AnIndexWhereThereIsNone) {
     for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::entry, ObjectKind::xattrs}) {
         expect_refused(Interest{.key = {kind, "/a", 1}}, "an index");
+        expect_refused(Interest{.key = {kind, "/a", 0, 1}}, "a version");
     }
 }
 

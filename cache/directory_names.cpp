@@ -1,0 +1,99 @@
+#include "cache/directory_names.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "cache/checksum.hpp"
+
+namespace copper {
+
+void DirectoryNames::add(std::string_view name, std::uint64_t inode, std::uint32_t type) {
+    slots_.push_back({.inode = inode,
+                      .type = type,
+                      .text_offset = static_cast<std::uint32_t>(text_.size()),
+                      .text_bytes = static_cast<std::uint8_t>(name.size())});
+    text_.append(name);
+}
+
+void DirectoryNames::sort_and_drop_repeats() {
+    std::sort(slots_.begin(), slots_.end(),
+              [this](const Slot& a, const Slot& b) { return text_of(a) < text_of(b); });
+    slots_.erase(std::unique(slots_.begin(), slots_.end(),
+                             [this](const Slot& a, const Slot& b) { return text_of(a) == text_of(b); }),
+                 slots_.end());
+    slots_.shrink_to_fit();
+    text_.shrink_to_fit();
+}
+
+std::vector<DirectoryName> DirectoryNames::slice(std::size_t first, std::size_t count) const {
+    std::vector<DirectoryName> names;
+    const std::size_t begin = std::min(first, size());
+    const std::size_t end = begin + std::min(count, size() - begin);
+    names.reserve(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+        const Slot& slot = slots_[i];
+        names.push_back({.text = std::string(text_of(slot)),
+                         .inode = slot.inode,
+                         .type = slot.type,
+                         .is_copper_mount = slot.is_copper_mount});
+    }
+    return names;
+}
+
+std::optional<std::size_t> DirectoryNames::find(std::string_view name) const {
+    const auto slot = std::lower_bound(slots_.begin(), slots_.end(), name,
+                                       [this](const Slot& s, std::string_view n) { return text_of(s) < n; });
+    if (slot == slots_.end() || text_of(*slot) != name) {
+        return std::nullopt;
+    }
+    return static_cast<std::size_t>(slot - slots_.begin());
+}
+
+void DirectoryNames::mark_copper_mount(std::size_t index) {
+    slots_[index].is_copper_mount = true;
+    slots_[index].type = S_IFDIR;
+}
+
+void DirectoryNames::erase(const std::vector<std::size_t>& indexes) {
+    auto next = indexes.begin();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (next != indexes.end() && *next == i) {
+            ++next;
+        } else {
+            slots_[kept++] = slots_[i];
+        }
+    }
+    slots_.resize(kept);
+}
+
+Index DirectoryNames::index() const {
+    Index index{.version = 0, .entries = size(), .first_names = {}};
+    RunningChecksum version;
+    for (std::size_t i = 0; i < size(); ++i) {
+        const std::string_view name = text(i);
+        if (i % piece_entries == 0) {
+            index.first_names.emplace_back(name);
+        }
+        // A name's length in front of it, so that no two lists of names are one text.
+        const std::uint64_t type_and_length = (std::uint64_t{slots_[i].type} << 32U) | name.size();
+        version.add(std::as_bytes(std::span(&type_and_length, 1)));
+        version.add(std::as_bytes(std::span(name)));
+    }
+    index.version = std::max<std::uint64_t>(version.value(), 1);
+    return index;
+}
+
+Listing DirectoryNames::piece(std::uint32_t number) const {
+    std::vector<Listing::NewEntry> entries;
+    const std::size_t first = std::size_t{number} * piece_entries;
+    for (std::size_t i = first; i < std::min(first + piece_entries, size()); ++i) {
+        entries.push_back({.name = std::string(text(i)),
+                           .target = {},
+                           .attributes = {.inode = slots_[i].inode, .mode = slots_[i].type}});
+    }
+    return Listing(std::move(entries), Listing::Detail::names_only);
+}
+
+}  // namespace copper

@@ -1,0 +1,59 @@
+// The names of a directory, as its reader has them. Internal to cache/backing*.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/object.hpp"
+#include "cache/stater.hpp"
+
+namespace copper {
+
+// However many names there are, they take two blocks of memory. Not thread-safe, but an immutable one may be
+// shared.
+class DirectoryNames {
+  public:
+    // A directory can change while it is read, and give a name twice. REQUIRES: at most
+    // directory_entries_max.
+    void add(std::string_view name, std::uint64_t inode, std::uint32_t type);
+    void sort_and_drop_repeats();
+
+    std::size_t size() const { return slots_.size(); }
+    std::size_t bytes() const { return slots_.capacity() * sizeof(Slot) + text_.capacity(); }
+    std::size_t text_bytes() const { return text_.size(); }
+    std::string_view text(std::size_t index) const { return text_of(slots_[index]); }
+    // Up to `count` of them.
+    std::vector<DirectoryName> slice(std::size_t first, std::size_t count) const;
+
+    // REQUIRES from here on: sorted.
+    std::optional<std::size_t> find(std::string_view name) const;
+    void mark_copper_mount(std::size_t index);
+    void set_type(std::size_t index, std::uint32_t type) { slots_[index].type = type; }
+    // In ascending order.
+    void erase(const std::vector<std::size_t>& indexes);
+    bool has_type(std::size_t index) const { return slots_[index].type != 0; }
+
+    Index index() const;
+    // REQUIRES: the index has such a piece.
+    Listing piece(std::uint32_t number) const;
+
+  private:
+    struct Slot {
+        std::uint64_t inode = 0;
+        std::uint32_t type = 0;
+        std::uint32_t text_offset = 0;
+        std::uint8_t text_bytes = 0;
+        bool is_copper_mount = false;
+    };
+    std::string_view text_of(const Slot& slot) const {
+        return {text_.data() + slot.text_offset, slot.text_bytes};
+    }
+
+    std::vector<Slot> slots_;
+    std::string text_;
+};
+
+}  // namespace copper
