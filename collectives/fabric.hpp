@@ -12,8 +12,8 @@
 
 namespace copper {
 
-// A message as it travels: a small header, and a body of any size that lands in memory of its own, where it
-// stays. Both are immutable and shared, so one frame goes to many nodes without a copy.
+// A message as it travels: a small header, and a body of up to body_bytes_max that lands in memory of its
+// own, where it stays. Both are immutable and shared, so one frame goes to many nodes without a copy.
 struct Frame {
     Blob header;
     Blob body;                    // of one that has arrived it has a checksum if the fabric went through it
@@ -22,7 +22,7 @@ struct Frame {
 };
 
 inline constexpr std::size_t header_bytes_max = 8U << 10;
-inline constexpr std::size_t body_bytes_max = 256U << 20;
+inline constexpr std::size_t body_bytes_max = object_bytes_max;
 
 struct FabricCounters {
     std::uint64_t messages_sent = 0;

@@ -131,8 +131,12 @@ struct Answer {
     std::uint64_t id = 0;
     Rank origin;
     std::vector<Part> parts;
+    // So many Answers together have all the parts that the sender has.
+    std::uint32_t answers = 1;
     bool operator==(const Answer&) const = default;
 };
+// Of one node, and of all parts of an Answer together: what fits into a body, with what is around it.
+inline constexpr std::size_t answer_text_bytes_max = object_bytes_max - (64U << 10);
 
 // "Are you there?" and "I am."
 struct Ping {

@@ -19,6 +19,23 @@ Call direct(Call call) {
     return call;
 }
 
+// As many as it takes, since no message is larger than a fabric carries.
+std::vector<Answer> as_answers(const Call& call, std::vector<Answer::Part> parts) {
+    constexpr std::size_t part_overhead_bytes = 64;
+    std::vector<Answer> answers;
+    std::size_t bytes = 0;
+    for (Answer::Part& part : parts) {
+        const std::size_t part_bytes = part.text.size() + part_overhead_bytes;
+        if (answers.empty() || bytes + part_bytes > answer_text_bytes_max) {
+            answers.push_back({.id = call.id, .origin = call.origin, .parts = {}});
+            bytes = 0;
+        }
+        answers.back().parts.push_back(std::move(part));
+        bytes += part_bytes;
+    }
+    return answers;
+}
+
 }  // namespace
 
 std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
@@ -88,7 +105,9 @@ void RollCall::receive(Rank from, const Answer& answer, TimePoint) {
         pending.parts[part.rank] = part.text;
         pending.missing.erase(part.rank);
     }
-    pending.below.erase(from);
+    if (++pending.answers[from] >= answer.answers) {
+        pending.below.erase(from);
+    }
     go_on(entry);
 }
 
@@ -146,12 +165,14 @@ void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
     for (const auto& [rank, text] : pending.parts) {
         parts.push_back({rank, text});
     }
-    if (pending.reply_to) {
-        effects_.send(
-            {&*pending.reply_to, 1},
-            Answer{.id = pending.call.id, .origin = pending.call.origin, .parts = std::move(parts)});
-    } else {
+    if (!pending.reply_to) {
         effects_.finished(pending.call.id, std::move(parts));
+        return;
+    }
+    std::vector<Answer> answers = as_answers(pending.call, std::move(parts));
+    for (Answer& answer : answers) {
+        answer.answers = static_cast<std::uint32_t>(answers.size());
+        effects_.send({&*pending.reply_to, 1}, answer);
     }
 }
 

@@ -54,9 +54,10 @@ class RollCall {
         std::optional<Rank> reply_to;  // nothing at the origin
         Call call;
         std::map<Rank, std::string> parts;
-        std::set<Rank> below;    // children that owe the joined answer of their subtree
-        std::set<Rank> missing;  // origin only: everyone without an answer
-        TimePoint second_half;   // origin only: when to ask the missing directly
+        std::set<Rank> below;                   // children that owe the joined answer of their subtree
+        std::map<Rank, std::uint32_t> answers;  // that have come from them
+        std::set<Rank> missing;                 // origin only: everyone without an answer
+        TimePoint second_half;                  // origin only: when to ask the missing directly
         TimePoint deadline;
         bool asked_directly = false;
     };

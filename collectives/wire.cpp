@@ -486,7 +486,7 @@ Encoded encode(Builder& builder, const Answer& answer) {
     Blob body = encode_body(answer.parts);
     const Lane lane = body.size > eager_body_bytes_max ? Lane::bulk : Lane::eager;
     return {.type = wire::Content::Answer,
-            .offset = wire::CreateAnswer(builder, answer.id, answer.origin.value, body.size,
+            .offset = wire::CreateAnswer(builder, answer.id, answer.origin.value, answer.answers, body.size,
                                          checksum_of(body.span()))
                           .Union(),
             .body = std::move(body),
@@ -594,7 +594,8 @@ Decoded decode(const wire::Answer& answer, const Blob& body) {
     if (table == nullptr) {
         return refuse("an answer with a damaged body");
     }
-    Answer result{.id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}};
+    Answer result{
+        .id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}, .answers = answer.answers()};
     std::size_t bytes = 0;
     for (const wire::Part* part : *table->parts()) {
         bytes += part->text()->size();

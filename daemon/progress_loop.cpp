@@ -336,6 +336,14 @@ void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
 // In a thread of the pool. What is never sent stays plain.
 ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
     ObjectPtr object = around_.backing.read(key);
+    if (object->extent() == nullptr && object->bytes() > object_bytes_max) {
+        if (!warned_of_large_object_.exchange(true)) {
+            spdlog::warn(
+                "{} takes {} bytes, which is too much for an object; it and its like are answered \"{}\"",
+                to_string(key), object->bytes(), std::generic_category().message(E2BIG));
+        }
+        return make_error(E2BIG);
+    }
     const bool is_shared = key.kind == ObjectKind::extent && around_.trees.contains(key.path);
     return is_shared ? compressor_.compress(key, std::move(object), link) : object;
 }
@@ -376,7 +384,13 @@ void ProgressLoop::send(std::span<const Rank> to, const Message& message) {
 }
 
 std::string ProgressLoop::answer(const std::string& verb, const std::string& argument) {
-    return answer_call_(verb, argument);
+    std::string text = answer_call_(verb, argument);
+    if (text.size() > answer_text_bytes_max) {
+        spdlog::warn("the answer to \"{} {}\" has {} bytes, which is too much to send", verb, argument,
+                     text.size());
+        return R"({"error":"the answer is too long"})";
+    }
+    return text;
 }
 
 void ProgressLoop::finished(std::uint64_t id, Parts parts) {

@@ -2,6 +2,7 @@
 // happens in it, and everything that others want of them reaches it through an inbox.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -156,6 +157,7 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     Reads reads_for_itself_;
     std::uint64_t frames_refused_ = 0;
     bool warned_of_strangers_ = false;
+    std::atomic<bool> warned_of_large_object_ = false;
     std::optional<TimePoint> leave_by_;
     std::vector<Event> taken_;
 

@@ -27,7 +27,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto patience = 30s;
 constexpr std::size_t mebibyte = 1U << 20;
-constexpr std::size_t largest_body = 5 * mebibyte;
+constexpr std::size_t largest_body = body_bytes_max;
 constexpr std::size_t offsets = 4096;
 
 enum class Topic : std::uint64_t { data, done, process_id };

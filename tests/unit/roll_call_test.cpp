@@ -6,6 +6,8 @@
 #include <memory>
 #include <variant>
 
+#include "collectives/wire.hpp"
+
 namespace copper {
 namespace {
 
@@ -28,6 +30,9 @@ class Network {
         }
         std::string answer(const std::string& verb, const std::string& argument) override {
             ++answered;
+            if (text_bytes != 0) {
+                return std::string(text_bytes, static_cast<char>('a' + membership.self().value % 26));
+            }
             return verb + ' ' + argument + ' ' + std::to_string(membership.self().value);
         }
         void finished(std::uint64_t id, std::vector<Answer::Part> parts) override {
@@ -39,6 +44,7 @@ class Network {
         Membership membership;
         RollCall roll_call;
         int answered = 0;
+        std::size_t text_bytes = 0;  // of each answer; 0: the words below
         bool dead = false;
         std::vector<std::uint64_t> finished_ids;
         std::vector<Answer::Part> result;
@@ -137,6 +143,35 @@ TEST(RollCall, AllAnswerOnceInOrderAndAtOnce) {
             }
             EXPECT_EQ(network.now(), before) << "waited for nothing";
         }
+    }
+}
+
+// As of 64 nodes with much to say. Lanes overtake each other, so the messages of one node arrive in any
+// order.
+TEST(RollCall, NoAnswerIsTooLargeForAMessageAndAllArrive) {
+    constexpr std::uint32_t nodes = 64;
+    Network network(nodes, 4);
+    for (std::uint32_t rank = 0; rank < nodes; ++rank) {
+        network[rank].text_bytes = rank % 7 == 0 ? answer_text_bytes_max : 100000 + rank;
+    }
+    network[5].roll_call.call("stats", "", 10s, network.now());
+    std::size_t answers = 0;
+    while (!network.messages().empty()) {
+        const auto next = network.messages().back();  // the last one first
+        network.messages().pop_back();
+        if (std::holds_alternative<Answer>(next.message)) {
+            ++answers;
+            EXPECT_LE(encode(next.message).body.size, body_bytes_max);
+        }
+        network.deliver(next);
+    }
+    EXPECT_GT(answers, nodes - 1U);
+    network.run();
+    EXPECT_EQ(network.now(), TimePoint(1h)) << "nobody had to wait";
+    ASSERT_EQ(network[5].result.size(), nodes);
+    for (std::uint32_t rank = 0; rank < nodes; ++rank) {
+        EXPECT_EQ(network[5].result[rank].text,
+                  std::string(network[rank].text_bytes, static_cast<char>('a' + rank % 26)));
     }
 }
 
