@@ -6,19 +6,19 @@
 #endif
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <list>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "cache/checksum.hpp"
 #include "cache/rate.hpp"
 #include "collectives/envelope.hpp"
+#include "collectives/message_order.hpp"
+#include "collectives/outbox.hpp"
+#include "collectives/receive_window.hpp"
 
 namespace copper {
 namespace {
@@ -30,27 +30,14 @@ namespace {
 // Over shared memory a piece is there as soon as its receive is posted: it is summed up while the processor's
 // cache has it, before the next one is posted.
 //
-// Eager frames that wait while another is on its way go together in the next message.
-//
 // That is the order in which receives are matched, not in which they complete: a node that dies half-way
 // through a message holds the receive that its message matched for ever, and nothing tells which one that is.
 // So no receive waits for another. Messages travel in a communicator of their own, with the end of their
-// number as the tag, and are put into order here.
+// number as the tag, and are put into order here (MessageOrder).
 constexpr int body_tag = 1;
 constexpr std::size_t piece_bytes = 256U << 10;  // half of a small L2 cache, with their source
-constexpr std::uint64_t message_tags = 32768;    // MPI allows no fewer
-// A sender has a few messages under way at a time (Options::sends_in_flight_per_peer_max).
-constexpr std::uint64_t early_messages_max = 256;
 constexpr std::size_t spare_messages_max = 16;
 constexpr std::chrono::seconds stalled_after{1};
-
-constexpr std::size_t message_bytes_max =
-    envelope_bytes + frame_overhead_bytes + header_bytes_max + eager_body_bytes_max;
-
-// Of a frame among others.
-std::size_t message_bytes(const Frame& frame) {
-    return frame_overhead_bytes + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
-}
 
 std::size_t pieces_of(std::size_t body_bytes) {
     return (body_bytes + piece_bytes - 1) / piece_bytes;
@@ -60,10 +47,6 @@ template <typename Byte>
 std::span<Byte> piece_of(std::span<Byte> body, std::size_t index) {
     const std::size_t offset = index * piece_bytes;
     return body.subspan(offset, std::min(piece_bytes, body.size() - offset));
-}
-
-std::size_t frame_bytes(const Frame& frame) {
-    return frame.header.size + frame.body.size;
 }
 
 bool is_truncation(int error) {
@@ -83,8 +66,16 @@ class Driver final : public MpiFabric {
           size_(size),
           sealer_(options.key),
           messages_(messages),
-          peers_(size) {
-        add_receives(options.receives_posted);
+          outbox_({.bulk_in_flight_max = options.sends_in_flight_per_peer_max,
+                   .frames_max = options.sends_queued_per_peer_max,
+                   .bytes_max = options.bytes_queued_per_peer_max},
+                  size),
+          order_(self, size, sealer_),
+          next_sent_(size),
+          window_({.posted = options.receives_posted,
+                   .free = options.receives_posted / 2,
+                   .most = options.receives_posted_max}) {
+        post_receives();
     }
 
     Rank self() const override { return self_; }
@@ -95,7 +86,7 @@ class Driver final : public MpiFabric {
     Link link() const override {
         return {.bytes_per_second = link_rate_.bytes_per_second(), .bytes_under_way = backlog_bytes()};
     }
-    std::uint64_t backlog_bytes(Rank to) const override { return peers_[to.value].backlog_bytes; }
+    std::uint64_t backlog_bytes(Rank to) const override { return outbox_.backlog_bytes(to); }
     std::uint64_t backlog_bytes() const override;
 
     void send(Rank to, const Frame& frame) override;
@@ -115,11 +106,6 @@ class Driver final : public MpiFabric {
         bool is_complete() const { return is_posted() && taken == pieces_of(frame.body.size); }
     };
     using Message = std::vector<std::byte>;
-    // A message that overtook an earlier one of its sender.
-    struct Early {
-        Message message;
-        Clock::time_point since;
-    };
     struct Outgoing {
         Rank to;
         Lane lane;
@@ -130,27 +116,13 @@ class Driver final : public MpiFabric {
         std::vector<MPI_Request> pieces;
         Clock::time_point since;
     };
-    struct Queue {
-        std::size_t in_flight = 0;
-        std::deque<Frame> waiting;
-    };
-    struct Peer {
-        std::array<Queue, lane_count> queues;
-        std::size_t backlog_bytes = 0;
-        std::uint64_t next_sent = 0;  // message numbers
-        std::uint64_t next_taken = 0;
-        std::map<std::uint64_t, Early> early;
-        bool lost = false;
-    };
 
-    void add_receives(std::size_t count);
+    void post_receives();
     void post(std::size_t receive);
     void acknowledge_losses();
     bool take_messages(const Receive& receive);
     bool take_oldest(const Receive& receive);
     void take_received(std::size_t index, const MPI_Status& status, int error, const Receive& receive);
-    void take_in_order(Bytes message, Rank from, int tag, const Receive& receive);
-    void check_gaps();
     void take_message(Bytes message, Rank from, const Receive& receive);
     void refuse(Rank from, const Receive& receive);
     void announce(const MessageReader::Part& part, Rank from);
@@ -158,7 +130,6 @@ class Driver final : public MpiFabric {
     bool take_pieces(Body& body);
     bool complete_sends();
     void start_waiting(Rank to, Lane lane);
-    std::vector<Frame> take_together(Queue& queue);
     void start(Rank to, Lane lane, std::span<const Frame> frames);
     void lose(Rank rank);
     Message spare_message();
@@ -171,16 +142,17 @@ class Driver final : public MpiFabric {
     LinkRate link_rate_;
     Clock::time_point last_bulk_sent_;
     MPI_Comm messages_;
-    std::vector<Peer> peers_;
-    std::uint64_t backlog_bytes_ = 0;  // of all peers that are not lost
-    // The posted receives of messages: what belongs to one has the same index.
+    Outbox outbox_;
+    MessageOrder order_;
+    std::vector<std::uint64_t> next_sent_;  // message numbers, by rank
+    // The receives of messages: what belongs to one has the same index.
+    ReceiveWindow window_;
     std::vector<std::unique_ptr<std::byte[]>> buffers_;
     std::vector<MPI_Request> receives_;
-    std::deque<std::size_t> posted_;  // in this order
-    std::vector<int> arrived_;        // filled by MPI_Testsome, as is statuses_
+    std::vector<std::size_t> spare_receives_;  // that are not posted, and have no buffer
+    std::vector<int> arrived_;                 // filled by MPI_Testsome, as is statuses_
     std::vector<MPI_Status> statuses_;
-    std::set<Rank> with_early_;  // peers with early messages
-    std::list<Body> bodies_;     // in the order of their announcements
+    std::list<Body> bodies_;  // in the order of their announcements
     std::size_t bodies_posted_ = 0;
     std::list<Outgoing> sends_;
     // To and from lost nodes: MPI may use their memory until the end.
@@ -190,20 +162,27 @@ class Driver final : public MpiFabric {
     std::vector<Message> spare_messages_;  // their memory is used again
 };
 
-void Driver::add_receives(std::size_t count) {
-    for (; count != 0; --count) {
-        buffers_.push_back(std::make_unique<std::byte[]>(message_bytes_max));
-        receives_.push_back(MPI_REQUEST_NULL);
-        post(receives_.size() - 1);
+void Driver::post_receives() {
+    for (std::size_t missing = window_.missing(); missing > 0; --missing) {
+        if (spare_receives_.empty()) {
+            spare_receives_.push_back(receives_.size());
+            receives_.push_back(MPI_REQUEST_NULL);
+            buffers_.emplace_back();
+            arrived_.resize(receives_.size());
+            statuses_.resize(receives_.size());
+        }
+        post(spare_receives_.back());
+        spare_receives_.pop_back();
     }
-    arrived_.resize(receives_.size());
-    statuses_.resize(receives_.size());
 }
 
 void Driver::post(std::size_t receive) {
+    if (buffers_[receive] == nullptr) {
+        buffers_[receive] = std::make_unique<std::byte[]>(message_bytes_max);
+    }
     MPI_Irecv(buffers_[receive].get(), static_cast<int>(message_bytes_max), MPI_BYTE, MPI_ANY_SOURCE,
               MPI_ANY_TAG, messages_, &receives_[receive]);
-    posted_.push_back(receive);
+    window_.post(receive);
 }
 
 Driver::Message Driver::spare_message() {
@@ -216,57 +195,32 @@ Driver::Message Driver::spare_message() {
 }
 
 void Driver::send(Rank to, const Frame& frame) {
-    Peer& peer = peers_[to.value];
-    Queue& queue = peer.queues[static_cast<std::size_t>(frame.lane)];
-    const bool too_large = frame.header.size > header_bytes_max || frame.body.size > body_bytes_max ||
-                           (frame.lane == Lane::eager && frame.body.size > eager_body_bytes_max);
-    const bool too_many = queue.waiting.size() >= options_.sends_queued_per_peer_max ||
-                          peer.backlog_bytes + frame.body.size > options_.bytes_queued_per_peer_max;
-    if (peer.lost || too_large || too_many) {
+    if (!outbox_.push(to, frame)) {
         ++counters_.dropped;
         return;
     }
-    peer.backlog_bytes += frame_bytes(frame);
-    backlog_bytes_ += frame_bytes(frame);
-    queue.waiting.push_back(frame);
     start_waiting(to, frame.lane);
 }
 
 std::uint64_t Driver::backlog_bytes() const {
-    std::uint64_t bytes = backlog_bytes_;
+    std::uint64_t bytes = outbox_.backlog_bytes();
     const auto now = sends_.empty() ? Clock::time_point() : Clock::now();
     std::set<Rank> stalled;
     for (const Outgoing& outgoing : sends_) {
         if (now - outgoing.since > stalled_after && stalled.insert(outgoing.to).second) {
-            bytes -= peers_[outgoing.to.value].backlog_bytes;
+            bytes -= outbox_.backlog_bytes(outgoing.to);
         }
     }
     return bytes;
 }
 
-// What goes into the next message: eager frames as many as fit, a bulk frame alone.
-std::vector<Frame> Driver::take_together(Queue& queue) {
-    std::vector<Frame> frames;
-    std::size_t bytes = envelope_bytes;
-    do {
-        bytes += message_bytes(queue.waiting.front());
-        frames.push_back(std::move(queue.waiting.front()));
-        queue.waiting.pop_front();
-    } while (frames.front().lane == Lane::eager && !queue.waiting.empty() &&
-             bytes + message_bytes(queue.waiting.front()) <= message_bytes_max);
-    return frames;
-}
-
 void Driver::start_waiting(Rank to, Lane lane) {
-    Queue& queue = peers_[to.value].queues[static_cast<std::size_t>(lane)];
-    const std::size_t in_flight_max = lane == Lane::eager ? 1 : options_.sends_in_flight_per_peer_max;
-    while (!queue.waiting.empty() && queue.in_flight < in_flight_max) {
-        start(to, lane, take_together(queue));
+    for (auto frames = outbox_.next(to, lane); !frames.empty(); frames = outbox_.next(to, lane)) {
+        start(to, lane, frames);
     }
 }
 
 void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
-    Peer& peer = peers_[to.value];
     Outgoing outgoing{.to = to,
                       .lane = lane,
                       .bytes = 0,
@@ -274,10 +228,10 @@ void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
                       .body = {},
                       .pieces = {},
                       .since = Clock::now()};
-    const std::uint64_t number = peer.next_sent++;
+    const std::uint64_t number = next_sent_[to.value]++;
     sealer_.seal({.from = self_, .to = to, .number = number}, frames, outgoing.message);
     for (const Frame& frame : frames) {
-        outgoing.bytes += frame_bytes(frame);
+        outgoing.bytes += bytes_of(frame);
         counters_.bytes_saved += frame.saved_bytes;
     }
     const int rank = static_cast<int>(to.value);
@@ -294,7 +248,6 @@ void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     }
     counters_.messages_sent += frames.size();
     counters_.bytes_sent += outgoing.bytes;
-    ++peer.queues[static_cast<std::size_t>(lane)].in_flight;
     sends_.push_back(std::move(outgoing));
     if (result != MPI_SUCCESS) {
         newly_lost_.insert(to);
@@ -320,10 +273,7 @@ bool Driver::complete_sends() {
             continue;
         }
         moved = true;
-        Peer& peer = peers_[outgoing->to.value];
-        --peer.queues[static_cast<std::size_t>(outgoing->lane)].in_flight;
-        peer.backlog_bytes -= outgoing->bytes;
-        backlog_bytes_ -= outgoing->bytes;
+        outbox_.sent(outgoing->to, outgoing->lane, outgoing->bytes);
         if (outgoing->lane == Lane::bulk) {
             // Several are under way at a time: what counts is the time in which any was.
             const auto begin = std::max(outgoing->since, std::exchange(last_bulk_sent_, Clock::now()));
@@ -339,12 +289,8 @@ bool Driver::complete_sends() {
 }
 
 void Driver::lose(Rank rank) {
-    Peer& peer = peers_[rank.value];
-    peer.lost = true;
-    backlog_bytes_ -= std::exchange(peer.backlog_bytes, 0);
-    for (Queue& queue : peer.queues) {
-        queue.waiting.clear();
-    }
+    outbox_.lose(rank);
+    order_.forget(rank);
     for (auto outgoing = sends_.begin(); outgoing != sends_.end();) {
         const auto current = outgoing++;
         if (current->to == rank) {
@@ -364,10 +310,8 @@ void Driver::lose(Rank rank) {
         }
         abandoned_bodies_.splice(abandoned_bodies_.end(), bodies_, current);
     }
-    peer.early.clear();
-    with_early_.erase(rank);
-    // Its messages may hold as many receives as it had sends under way.
-    add_receives(1 + options_.sends_in_flight_per_peer_max);
+    window_.lose_link(1 + options_.sends_in_flight_per_peer_max);
+    post_receives();
 }
 
 // With fault tolerance (ULFM) receives from anybody get nothing but errors after a loss until it is
@@ -399,7 +343,7 @@ bool Driver::take_messages(const Receive& receive) {
 // Open MPI's MPI_Testsome lets messages come in after it has looked for them, and MPI_Test looks again. What
 // comes next is matched by the receive that was posted first.
 bool Driver::take_oldest(const Receive& receive) {
-    const std::size_t oldest = posted_.front();
+    const std::size_t oldest = window_.first();
     int done = 0;
     MPI_Status status;
     const int result = MPI_Test(&receives_[oldest], &done, &status);
@@ -416,8 +360,12 @@ void Driver::take_received(std::size_t index, const MPI_Status& status, int erro
     if (error == MPI_SUCCESS) {
         int bytes = 0;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
-        take_in_order({buffers_[index].get(), static_cast<std::size_t>(bytes)},
-                      Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)}, status.MPI_TAG, receive);
+        const Rank from{static_cast<std::uint32_t>(status.MPI_SOURCE)};
+        const Bytes message(buffers_[index].get(), static_cast<std::size_t>(bytes));
+        const bool known = outbox_.is_lost(from) ||
+                           order_.add(from, static_cast<std::uint64_t>(status.MPI_TAG), message, Clock::now(),
+                                      [&](Bytes next) { take_message(next, from, receive); });
+        counters_.refused += known ? 0 : 1;
     } else if (is_truncation(error)) {
         ++counters_.refused;  // none of ours is so large
         if (receives_[index] != MPI_REQUEST_NULL) {
@@ -425,50 +373,14 @@ void Driver::take_received(std::size_t index, const MPI_Status& status, int erro
         }
     }
     if (receives_[index] == MPI_REQUEST_NULL) {
-        posted_.erase(std::find(posted_.begin(), posted_.end(), index));
-        post(index);
-    }
-}
-
-void Driver::take_in_order(Bytes message, Rank from, int tag, const Receive& receive) {
-    Peer& peer = peers_[from.value];
-    if (peer.lost) {
-        return;
-    }
-    // What is not from there leaves no trace: the message whose place it pretends to have may still come.
-    const std::uint64_t ahead = (static_cast<std::uint64_t>(tag) - peer.next_taken) % message_tags;
-    const std::uint64_t number = peer.next_taken + ahead;
-    if (ahead >= early_messages_max ||
-        !sealer_.is_sealed({.from = from, .to = self_, .number = number}, message)) {
-        ++counters_.refused;
-        return;
-    }
-    if (number != peer.next_taken) {
-        peer.early.try_emplace(number, Early{{message.begin(), message.end()}, Clock::now()});
-        with_early_.insert(from);
-        return;
-    }
-    take_message(message, from, receive);
-    ++peer.next_taken;
-    for (auto early = peer.early.find(peer.next_taken); early != peer.early.end();
-         early = peer.early.find(peer.next_taken)) {
-        take_message(early->second.message, from, receive);
-        peer.early.erase(early);
-        ++peer.next_taken;
-    }
-    if (peer.early.empty()) {
-        with_early_.erase(from);
-    }
-}
-
-// A node whose message does not come although later ones did has died in the middle of it.
-void Driver::check_gaps() {
-    for (const Rank rank : with_early_) {
-        for (const auto& [number, early] : peers_[rank.value].early) {
-            if (Clock::now() - early.since > options_.send_deadline) {
-                newly_lost_.insert(rank);
-            }
+        window_.complete(index);
+        if (window_.missing() > 0) {
+            post(index);
+        } else {
+            buffers_[index].reset();
+            spare_receives_.push_back(index);
         }
+        post_receives();
     }
 }
 
@@ -577,9 +489,11 @@ bool Driver::progress(const Receive& receive, const Lost& lost) {
     bool moved = take_messages(receive);
     moved = take_bodies(receive) || moved;
     moved = complete_sends() || moved;
-    check_gaps();
+    for (const Rank rank : order_.waiting_since(Clock::now() - options_.send_deadline)) {
+        newly_lost_.insert(rank);  // it died in the middle of a message
+    }
     for (const Rank rank : std::exchange(newly_lost_, {})) {
-        if (!peers_[rank.value].lost) {
+        if (!outbox_.is_lost(rank)) {
             lose(rank);
             lost(rank);
         }
@@ -592,8 +506,10 @@ void Driver::finish(Ending ending) {
         return;
     }
     for (MPI_Request& receive : receives_) {
-        MPI_Cancel(&receive);
-        MPI_Wait(&receive, MPI_STATUS_IGNORE);
+        if (receive != MPI_REQUEST_NULL) {
+            MPI_Cancel(&receive);
+            MPI_Wait(&receive, MPI_STATUS_IGNORE);
+        }
     }
     MPI_Finalize();
 }

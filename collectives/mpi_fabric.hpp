@@ -17,7 +17,8 @@ namespace copper {
 class MpiFabric : public Fabric {
   public:
     struct Options {
-        std::size_t receives_posted = 32;       // headers that can arrive unannounced
+        std::size_t receives_posted = 32;       // messages that can arrive unannounced
+        std::size_t receives_posted_max = 512;  // with those of which a dead node never sent the rest
         std::size_t bodies_in_flight_max = 32;  // large bodies being received at a time, over all senders
         std::size_t sends_in_flight_per_peer_max = 8;  // in each lane
         std::size_t sends_queued_per_peer_max = 16384;
