@@ -153,7 +153,7 @@ void ControlServer::accept_client() {
 void ControlServer::take_letters() {
     eventfd_t count = 0;
     ::eventfd_read(mailbox_->wake.get(), &count);
-    std::vector<std::pair<std::uint64_t, std::string>> replies;
+    std::vector<std::pair<std::uint64_t, MakeReply>> replies;
     {
         auto letters = mailbox_->letters.lock();
         replies.swap(letters->replies);
@@ -162,10 +162,10 @@ void ControlServer::take_letters() {
             closing_deadline_ = SteadyClock::now() + options_.closing_time_max;
         }
     }
-    for (auto& [id, line] : replies) {
+    for (const auto& [id, make] : replies) {
         const auto client = clients_.find(id);
         if (client != clients_.end() && client->second.stage == Stage::waiting) {
-            set_reply(client->second, std::move(line));
+            set_reply(client->second, to_line(make()));
         }
     }
     if (closing_) {
@@ -221,8 +221,8 @@ bool ControlServer::start_request(std::uint64_t id, Client& client) {
     }
     client.stage = Stage::waiting;
     client.deadline = SteadyClock::now() + request->patience + options_.reply_time_max;
-    handler_(std::move(*request), [mailbox = mailbox_, id](const ControlReply& reply) {
-        mailbox->letters.lock()->replies.emplace_back(id, to_line(reply));
+    handler_(std::move(*request), [mailbox = mailbox_, id](MakeReply make) {
+        mailbox->letters.lock()->replies.emplace_back(id, std::move(make));
         ::eventfd_write(mailbox->wake.get(), 1);
     });
     return true;

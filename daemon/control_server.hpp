@@ -24,8 +24,10 @@ namespace copper {
 // bounded.
 class ControlServer {
   public:
+    // Makes a reply, in the server's thread: those of thousands of nodes take long to put together.
+    using MakeReply = std::function<ControlReply()>;
     // May be called from any thread, once; later calls, and calls for a client that has gone, do nothing.
-    using Reply = std::function<void(ControlReply)>;
+    using Reply = std::function<void(MakeReply)>;
     // Called in the server's thread; must not block.
     using Handler = std::function<void(ControlRequest, Reply)>;
 
@@ -57,7 +59,7 @@ class ControlServer {
     // Shared with the Replies, which may outlive the server.
     struct Mailbox {
         struct Letters {
-            std::vector<std::pair<std::uint64_t, std::string>> replies;
+            std::vector<std::pair<std::uint64_t, MakeReply>> replies;
             bool closing = false;
         };
         UniqueFd wake;

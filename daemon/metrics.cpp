@@ -11,7 +11,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array latency_names = {"lookup", "read"};
+struct Latency {
+    const char* name;
+    const char* family;  // in OpenMetrics
+    const char* help;
+};
+constexpr std::array latencies = {
+    Latency{"lookup", "copper_fuse_lookup_latency_seconds", "Time from a lookup request to its reply"},
+    Latency{"read", "copper_fuse_read_latency_seconds", "Time from a read request to its reply"},
+    Latency{"turn", "copper_progress_turn_latency_seconds",
+            "Time in which the progress loop was at work and answered nobody"}};
 constexpr double microsecond = 1e-6;  // in seconds
 
 std::vector<MetricRow> make_table() {
@@ -151,15 +160,13 @@ void print_row(std::ostream& out, const MetricRow& row, const std::vector<json>&
     }
 }
 
-void print_latency(std::ostream& out, const char* name, const std::vector<json>& nodes) {
-    const std::string family = std::string("copper_fuse_") + name + "_latency_seconds";
-    print_head(out, family, "summary", "seconds",
-               std::string("Time from a ") + name + " request to its reply");
+void print_latency(std::ostream& out, const Latency& latency, const std::vector<json>& nodes) {
+    print_head(out, latency.family, "summary", "seconds", latency.help);
     for (const auto& node : nodes) {
-        const auto buckets = buckets_of(node, name);
+        const auto buckets = buckets_of(node, latency.name);
         for (const double quantile : {0.5, 0.99, 1.0}) {
             const auto latency_us = static_cast<double>(LatencyHistogram::quantile_us(buckets, quantile));
-            out << family << '{' << labels_of(node) << ",quantile=\"" << quantile << "\"} "
+            out << latency.family << '{' << labels_of(node) << ",quantile=\"" << quantile << "\"} "
                 << latency_us * microsecond << '\n';
         }
     }
@@ -193,7 +200,7 @@ json add_up(const std::vector<json>& nodes) {
         }
         totals[row.group][row.name] = sum;
     }
-    for (const char* name : latency_names) {
+    for (const auto& [name, family, help] : latencies) {
         LatencyHistogram::Buckets sum = {};
         for (const auto& node : nodes) {
             const auto buckets = buckets_of(node, name);
@@ -216,8 +223,8 @@ std::string to_open_metrics(const std::vector<json>& nodes) {
     for (const auto& row : metric_table()) {
         print_row(out, row, nodes);
     }
-    for (const char* name : latency_names) {
-        print_latency(out, name, nodes);
+    for (const Latency& latency : latencies) {
+        print_latency(out, latency, nodes);
     }
     const std::string rss = "copper_memory_rss_bytes";
     print_head(out, rss, "gauge", "bytes", "Resident memory of the daemon");

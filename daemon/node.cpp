@@ -381,7 +381,9 @@ void Node::stop_job(milliseconds patience, std::function<void(const ProgressLoop
 }
 
 void Node::handle_request(const ControlRequest& request, const ControlServer::Reply& reply) {
-    const auto answer_all = [this, reply](const ProgressLoop::Parts& parts) { reply(make_reply(parts)); };
+    const auto answer_all = [this, reply](const ProgressLoop::Parts& parts) {
+        reply([this, parts] { return make_reply(parts); });
+    };
     if (request.verb == verb::stop) {
         stop_job(request.patience, answer_all);
     } else if (request.verb == verb::status || request.verb == verb::stats) {
@@ -389,7 +391,7 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
     } else {
         ControlReply refused = make_reply({});
         refused.error = "unknown verb: " + request.verb;
-        reply(refused);
+        reply([refused] { return refused; });
     }
 }
 
@@ -464,7 +466,8 @@ json Node::answer_stats(const std::string& paths_max) {
                              .cache = cache_.statistics(),
                              .fabric = fabric_->counters(),
                              .mover = loop_.mover_counters(),
-                             .frames_refused = loop_.frames_refused()});
+                             .frames_refused = loop_.frames_refused(),
+                             .turns = loop_.turns().buckets()});
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
     stats["host"] = host_name();
     // Schema 1 knows "lost" besides, which a node cannot say of itself.

@@ -92,7 +92,8 @@ json metrics_of(const NodeCounts& counts) {
             {"fallbacks", fallbacks_group(counts.mover)},
             {"latency_us",
              {{"lookup", latency_summary(counts.fuse.lookup_latency.buckets())},
-              {"read", latency_summary(counts.fuse.read_latency.buckets())}}},
+              {"read", latency_summary(counts.fuse.read_latency.buckets())},
+              {"turn", latency_summary(counts.turns)}}},
             {"memory", {{"rss_bytes", resident_bytes()}}}};
 }
 

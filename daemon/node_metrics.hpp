@@ -19,6 +19,7 @@ struct NodeCounts {
     FabricCounters fabric;
     MoverCounters mover;
     std::uint64_t frames_refused = 0;
+    LatencyHistogram::Buckets turns = {};  // of the progress loop
 };
 
 // All groups of metrics.hpp.

@@ -22,6 +22,8 @@ constexpr unsigned long timer_slack_ns = 1000;
 
 constexpr std::chrono::seconds degraded_for{60};  // after a direct read
 
+constexpr std::size_t events_of_a_turn_max = 1024;
+
 FailureDetector::Options detector_options(FailureDetector::Options options, const Fabric& fabric) {
     options.self = fabric.self();
     options.nodes = fabric.size();
@@ -82,10 +84,14 @@ void ProgressLoop::post(Task task) {
 void ProgressLoop::run() {
     ::prctl(PR_SET_TIMERSLACK, timer_slack_ns);
     while (!may_leave()) {
+        const TimePoint began = now();
         bool moved = take_events();
         moved = poll_fabric() || moved;
         run_due();
         start_reads();
+        if (moved) {
+            turns_.record(now() - began);
+        }
         pause(moved                  ? Pacer::Activity::moved
               : mover_.pending() > 0 ? Pacer::Activity::waiting
                                      : Pacer::Activity::none);
@@ -105,14 +111,20 @@ void ProgressLoop::leave(std::chrono::milliseconds time_max) {
     leave_by_ = leave_by_ ? std::min(*leave_by_, by) : by;
 }
 
+// Not all at once: other nodes wait for answers meanwhile.
 bool ProgressLoop::take_events() {
-    taken_.clear();
-    inbox_.lock()->events.swap(taken_);
-    const TimePoint time = now();
-    for (Event& event : taken_) {
-        handle(event, time);
+    if (next_taken_ == taken_.size()) {
+        taken_.clear();
+        next_taken_ = 0;
+        inbox_.lock()->events.swap(taken_);
     }
-    return !taken_.empty();
+    const TimePoint time = now();
+    const std::size_t end = std::min(taken_.size(), next_taken_ + events_of_a_turn_max);
+    const bool any = next_taken_ < end;
+    while (next_taken_ < end) {
+        handle(taken_[next_taken_++], time);
+    }
+    return any;
 }
 
 void ProgressLoop::handle(Event& event, TimePoint time) {
@@ -281,7 +293,7 @@ std::optional<TimePoint> ProgressLoop::next_deadline() const {
 }
 
 void ProgressLoop::pause(Pacer::Activity activity) {
-    if (may_leave()) {
+    if (may_leave() || next_taken_ < taken_.size()) {
         return;
     }
     const auto due = next_deadline();

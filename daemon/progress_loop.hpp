@@ -27,6 +27,7 @@
 #include "daemon/core_gauge.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
+#include "fuse/counters.hpp"
 
 namespace copper {
 
@@ -81,6 +82,8 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     const Membership& membership() const { return membership_; }
     const MoverCounters& mover_counters() const { return mover_.counters(); }
     std::uint64_t frames_refused() const { return frames_refused_; }
+    // How long its turns took that had something to do: so long it answered nobody.
+    const LatencyHistogram& turns() const { return turns_; }
     std::uint64_t reads_in_flight() const {
         return reads_for_others_.in_flight + reads_for_itself_.in_flight;
     }
@@ -156,10 +159,12 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     Reads reads_for_others_;
     Reads reads_for_itself_;
     std::uint64_t frames_refused_ = 0;
+    LatencyHistogram turns_;
     bool warned_of_strangers_ = false;
     std::atomic<bool> warned_of_large_object_ = false;
     std::optional<TimePoint> leave_by_;
-    std::vector<Event> taken_;
+    std::vector<Event> taken_;    // from the inbox
+    std::size_t next_taken_ = 0;  // those before it are handled
 
     Guarded<Inbox> inbox_;
     std::condition_variable wake_;

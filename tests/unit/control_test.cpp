@@ -101,7 +101,9 @@ class ControlServerTest : public testing::Test {
         server_ = std::move(*server);
     }
     static void echo(const ControlRequest& request, const ControlServer::Reply& reply) {
-        reply(ControlReply{.job = request.argument, .nodes = 1, .parts = {}, .error = {}});
+        reply([name = request.argument] {
+            return ControlReply{.job = name, .nodes = 1, .parts = {}, .error = {}};
+        });
     }
     UniqueFd connect() const {
         sockaddr_un address = {};
@@ -146,15 +148,15 @@ TEST_F(ControlServerTest, AnswersLaterFromAnotherThreadAndOutOfOrder) {
         std::async(std::launch::async, [&] { return ask(socket_, {.verb = "x", .argument = "first"}); });
     const auto reply = first.get_future().get();
     EXPECT_EQ(ask(socket_, {.verb = "x", .argument = "second"})->job, "second");
-    reply(ControlReply{.job = "done", .nodes = 1, .parts = {}, .error = {}});
+    reply([&] { return ControlReply{.job = "done", .nodes = 1, .parts = {}, .error = {}}; });
     EXPECT_EQ(waiting.get()->job, "done");
-    reply(ControlReply{});  // once too often, and nobody there
+    reply([&] { return ControlReply{}; });  // once too often, and nobody there
 }
 
 TEST_F(ControlServerTest, LargeReplies) {
     const std::string large(20U << 20, 'x');
     start({}, [&large](const ControlRequest&, const ControlServer::Reply& reply) {
-        reply(ControlReply{.job = large, .nodes = 1, .parts = {}, .error = {}});
+        reply([&] { return ControlReply{.job = large, .nodes = 1, .parts = {}, .error = {}}; });
     });
     EXPECT_EQ(ask(socket_, {.verb = "x"})->job.size(), large.size());
 }
@@ -210,7 +212,7 @@ TEST_F(ControlServerTest, AReadyReplyIsDeliveredBeforeTheEnd) {
     const std::string large(8U << 20, 'x');
     std::promise<void> replied;
     start({}, [&](const ControlRequest&, const ControlServer::Reply& reply) {
-        reply(ControlReply{.job = large, .nodes = 1, .parts = {}, .error = {}});
+        reply([&] { return ControlReply{.job = large, .nodes = 1, .parts = {}, .error = {}}; });
         replied.set_value();
     });
     auto reply = std::async(std::launch::async, [&] { return ask(socket_, {.verb = "x"}); });

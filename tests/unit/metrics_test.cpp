@@ -56,7 +56,8 @@ TEST(Metrics, TheKeysThatToolsReadAreThere) {
         "cache": {"objects": 0, "bytes": 0, "budget_bytes": 0, "hits": 0, "misses": 0, "evictions": 0},
         "fabric": {"messages_sent": 0, "bytes_sent": 0, "bytes_saved_by_compression": 0, "retries": 0},
         "fallbacks": {"direct_reads": 0, "deadline": 0, "peer_lost": 0, "corrupt": 0},
-        "latency_us": {"lookup": {"p50": 0, "p99": 0, "max": 0}, "read": {"p50": 0, "p99": 0, "max": 0}}})");
+        "latency_us": {"lookup": {"p50": 0, "p99": 0, "max": 0}, "read": {"p50": 0, "p99": 0, "max": 0},
+                       "turn": {"p50": 0, "p99": 0, "max": 0}}})");
     const json totals = add_up({Counted().metrics()});
     const json flat = expected.flatten();
     for (const auto& [path, value] : flat.items()) {
