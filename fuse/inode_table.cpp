@@ -9,6 +9,15 @@
 
 namespace copper {
 
+namespace {
+
+// The kernel relies on the size of files and symbolic links for as long as it knows the inode.
+bool have_same_size(const Attributes& a, const Attributes& b) {
+    return S_ISDIR(a.mode) || a.size == b.size;
+}
+
+}  // namespace
+
 InodeTable::InodeTable(const Attributes& root, InodeLog log) {
     auto state = state_.lock();
     Inode& inode = state->inodes[root_node];
@@ -138,10 +147,11 @@ InodeTable::Inode* InodeTable::State::find_same(NodeId parent, std::string_view 
     node = named->second;
     Inode& inode = inodes.at(node);
     const bool same_type = (inode.attributes.mode & S_IFMT) == (attributes.mode & S_IFMT);
-    const bool newer = (inode.bytes_handed_out || inode.is_kept) &&
-                       inode.attributes.changed < attributes.changed &&
-                       version_of(inode.attributes) != version_of(attributes);
-    if (same_type && !newer) {
+    const bool knows_better = inode.bytes_handed_out || inode.is_kept;
+    const bool is_older = knows_better && attributes.changed <= inode.attributes.changed;
+    const bool is_the_same = knows_better ? version_of(inode.attributes) == version_of(attributes)
+                                          : have_same_size(inode.attributes, attributes);
+    if (same_type && (is_older || is_the_same)) {
         return &inode;
     }
     detach(node, inode);
@@ -235,11 +245,11 @@ InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attribut
     auto state = state_.lock();
     Inode* inode = state->find(node);
     if (inode == nullptr) {
-        return Verdict::mixed;
+        return Verdict::other;
     }
     const bool same = inode->attributes_known && version_of(inode->attributes) == version_of(attributes);
-    if (!same && inode->bytes_handed_out) {
-        return Verdict::mixed;
+    if (!same && (inode->bytes_handed_out || !have_same_size(inode->attributes, attributes))) {
+        return Verdict::other;
     }
     if (same && (inode->bytes_handed_out || bytes == Bytes::none)) {
         return Verdict::current;
@@ -269,19 +279,28 @@ std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attrib
     const Place place{
         .parent = old->parent, .directory = state->path(state->inodes.at(old->parent)), .name = old->name};
     const auto named = state->names.find(Key{old->parent, old->name});
-    if (named == state->names.end() || named->second != node) {
+    const NodeId current = named != state->names.end() ? named->second : 0;
+    Inode* inode = state->find(current);
+    if (current != node && inode != nullptr &&
+        (version_of(inode->attributes) == version_of(attributes) ||
+         attributes.changed < inode->attributes.changed)) {
         return place;
     }
-    state->detach(node, *old);
-    if (state->kept < kept_max || old->is_kept) {
-        const NodeId successor = state->add(place.parent, place.name);
-        Inode& inode = state->inodes.at(successor);
-        inode.attributes = attributes;
-        inode.is_kept = true;
-        ++state->kept;
-        state->save(successor, inode);
+    const bool has_room = state->kept < kept_max || (inode != nullptr && inode->is_kept);
+    if (inode != nullptr) {
+        state->detach(current, *inode);
     }
-    state->release(node);
+    if (has_room) {
+        const NodeId successor = state->add(place.parent, place.name);
+        Inode& kept = state->inodes.at(successor);
+        kept.attributes = attributes;
+        kept.is_kept = true;
+        ++state->kept;
+        state->save(successor, kept);
+    }
+    if (inode != nullptr) {
+        state->release(current);
+    }
     return place;
 }
 

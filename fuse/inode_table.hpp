@@ -38,9 +38,9 @@ class InodeTable {
     // Counts one lookup of `name` in `parent` and returns its node: the same one as long as it is known.
     // Nothing if `parent` is unknown (the kernel never asks that).
     //
-    // Two things can make `attributes` disagree with a file whose bytes the kernel has: an older Listing (the
-    // bytes decide then, and their attributes are told), or a newer one, or a thing of another type under the
-    // same name: then the name gets a new node, and whoever has the old file open keeps the old node.
+    // The kernel is told one type and one size of a node, ever: a file of another one gets another node, and
+    // whoever has the old file open keeps the old node. The same for a newer version than the one whose bytes
+    // the kernel has. If `attributes` are of an older version (an older Listing), the node's are told.
     std::optional<Told> look_up(NodeId parent, std::string_view name, const Attributes& attributes);
 
     enum class Known { still, no_more };
@@ -69,19 +69,19 @@ class InodeTable {
     enum class Verdict {
         current,  // of the version that the kernel has been told
         adopted,  // another version, but the kernel had no bytes yet: it is now the inode's
-        mixed,    // another version than the bytes that the kernel has
+        other,    // another version than the bytes that the kernel has, or of another size
     };
-    // Bytes (or the end of file, with none) of the version in `attributes` are about to be handed to the
-    // kernel.
+    // Bytes of the version in `attributes` were found, and are about to be handed to the kernel unless there
+    // are none.
     Verdict hand_out(NodeId node, const Attributes& attributes, Bytes bytes);
 
     // What to fetch ahead now that extents `read` of `extents` are read (ReadAhead).
     ExtentRange read_ahead(NodeId node, ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
 
     // The file under `node`'s name is another one by now, with `attributes`: the name gets a new node, which
-    // an older Listing does not change back. Whoever has the old file open keeps the old node. Returns the
-    // place whose entry in the kernel is out of date, also if the name had a new node before; nothing if
-    // the kernel does not know the node.
+    // an older Listing does not change back, unless it has a node of that version, or a newer one, already.
+    // Whoever has the old file open keeps the old node. Returns the place whose entry in the kernel is out of
+    // date; nothing if the kernel does not know the node.
     std::optional<Place> supersede(NodeId node, const Attributes& attributes);
 
     std::optional<NodeId> find(std::string_view path);

@@ -160,7 +160,7 @@ void Operations::readlink(ReplyPtr reply, NodeId node) {
         return;
     }
     resolve(cache_, options_.trees, place->directory, place->name,
-            answering(std::move(reply), [this](const ReplyPtr& answer, const Resolution& resolution) {
+            answering(std::move(reply), [this, node](const ReplyPtr& answer, const Resolution& resolution) {
                 if (!resolution) {
                     answer->error(to_errno(resolution.error()));
                 } else if (!*resolution) {
@@ -168,7 +168,15 @@ void Operations::readlink(ReplyPtr reply, NodeId node) {
                 } else if (!S_ISLNK((*resolution)->attributes.mode)) {
                     answer->error(EINVAL);
                 } else {
-                    answer->link(target_told((*resolution)->view()));
+                    const std::string target = target_told((*resolution)->view());
+                    const auto told = inodes_.attributes(node);
+                    if (told && told->size == target.size()) {
+                        answer->link(target);
+                    } else {
+                        // Another link by now. At this error the kernel looks the name up again.
+                        inodes_.detach(node);
+                        answer->error(ESTALE);
+                    }
                 }
             }));
 }

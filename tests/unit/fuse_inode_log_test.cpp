@@ -112,7 +112,7 @@ TEST_F(InodeLogTest, ATableIsTheSameInTheNextProcess) {
     InodeTable table(directory(), InodeLog(memory_));
     EXPECT_EQ(table.path(f), "/d/f");
     EXPECT_EQ(table.attributes(f), file(1));
-    EXPECT_EQ(table.hand_out(f, file(9), InodeTable::Bytes::some), InodeTable::Verdict::mixed);
+    EXPECT_EQ(table.hand_out(f, file(9), InodeTable::Bytes::some), InodeTable::Verdict::other);
     EXPECT_FALSE(table.path(gone));
     // Who has the old file open keeps it, the name means the new one.
     EXPECT_EQ(table.attributes(old), file(2));
@@ -137,7 +137,9 @@ TEST_F(InodeLogTest, ARefreshIsRemembered) {
     }
     InodeTable table(directory(), InodeLog(memory_));
     EXPECT_EQ(table.attributes(f), std::nullopt);
-    EXPECT_EQ(table.hand_out(f, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
+    Attributes newer = file(1);
+    newer.changed.seconds += 1;
+    EXPECT_EQ(table.hand_out(f, newer, InodeTable::Bytes::some), InodeTable::Verdict::adopted);
 }
 
 }  // namespace

@@ -72,8 +72,8 @@ TEST(InodeTable, TakesWhateverVersionComesFirst) {
     EXPECT_EQ(table.hand_out(node, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
     EXPECT_EQ(table.attributes(node), file(2));
     EXPECT_EQ(table.hand_out(node, file(2), InodeTable::Bytes::some), InodeTable::Verdict::current);
-    EXPECT_EQ(table.hand_out(node, file(1), InodeTable::Bytes::some), InodeTable::Verdict::mixed);
-    EXPECT_EQ(table.hand_out(node, file(3), InodeTable::Bytes::none), InodeTable::Verdict::mixed);
+    EXPECT_EQ(table.hand_out(node, file(1), InodeTable::Bytes::some), InodeTable::Verdict::other);
+    EXPECT_EQ(table.hand_out(node, file(3), InodeTable::Bytes::none), InodeTable::Verdict::other);
 }
 
 TEST(InodeTable, TellsTheBytesAttributesRatherThanAnOlderListings) {
@@ -99,6 +99,26 @@ TEST(InodeTable, GivesANewNodeToANewerVersionAndToAnotherType) {
     EXPECT_EQ(table.find("/f"), other);
 }
 
+TEST(InodeTable, NeverChangesTheSizeOfANode) {
+    InodeTable table(directory());
+    Attributes longer = file(2);
+    longer.size += 1;
+    const NodeId node = look_up(table, root_node, "f", file(1));
+    EXPECT_EQ(table.hand_out(node, longer, InodeTable::Bytes::some), InodeTable::Verdict::other);
+    EXPECT_EQ(table.attributes(node), file(1));
+    EXPECT_EQ(table.look_up(root_node, "f", file(2))->node, node);
+    EXPECT_EQ(table.attributes(node), file(2));
+    const auto told = table.look_up(root_node, "f", longer);
+    EXPECT_NE(told->node, node);
+    EXPECT_EQ(told->attributes, longer);
+    EXPECT_EQ(table.attributes(node), file(2));
+    EXPECT_NE(look_up(table, root_node, "f", file(1)), told->node) << "there are no bytes that know better";
+    // The kernel does not look at a directory's size.
+    Attributes grown = directory();
+    grown.size = 4096;
+    EXPECT_EQ(look_up(table, root_node, "d", directory()), look_up(table, root_node, "d", grown));
+}
+
 TEST(InodeTable, KeepsWhatSupersedesAnInode) {
     InodeTable table(directory());
     const NodeId d = look_up(table, root_node, "d", directory());
@@ -121,6 +141,22 @@ TEST(InodeTable, KeepsWhatSupersedesAnInode) {
     EXPECT_FALSE(table.path(told->node));
     EXPECT_EQ(table.look_up(d, "f", file(1))->attributes, file(3));
     EXPECT_EQ(table.look_up(d, "f", file(4))->attributes, file(4));
+}
+
+TEST(InodeTable, SupersedesWhatAFileWasInTheMiddleOfAChange) {
+    InodeTable table(directory());
+    const NodeId old = look_up(table, root_node, "f", file(1));
+    Attributes half = file(2);
+    half.size += 1;
+    ASSERT_TRUE(table.supersede(old, half));
+    ASSERT_TRUE(table.supersede(old, file(2))) << "the same time stamps, and then another size";
+    const auto told = table.look_up(root_node, "f", file(1));
+    EXPECT_EQ(told->attributes, file(2));
+    ASSERT_TRUE(table.supersede(old, file(1)));
+    EXPECT_EQ(look_up(table, root_node, "f", file(1)), told->node) << "older";
+    table.detach(told->node);
+    ASSERT_TRUE(table.supersede(old, file(3)));
+    EXPECT_EQ(table.look_up(root_node, "f", file(1))->attributes, file(3));
 }
 
 TEST(InodeTable, KeepsNothingAfterARefresh) {
@@ -158,7 +194,7 @@ TEST(InodeTable, ForgetsVersionsOnRefresh) {
     EXPECT_NE(table.epoch(), before);
     EXPECT_FALSE(table.attributes(f));
     EXPECT_EQ(table.hand_out(f, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
-    EXPECT_EQ(table.hand_out(other, file(2), InodeTable::Bytes::some), InodeTable::Verdict::mixed);
+    EXPECT_EQ(table.hand_out(other, file(2), InodeTable::Bytes::some), InodeTable::Verdict::other);
 }
 
 TEST(InodeTable, CountsLookupsOfManyThreads) {
