@@ -32,12 +32,10 @@ constexpr int read_attempts_max = 3;
 // Collects the extents of one read. Each is set by one thread; the one that sets the last answers.
 class Operations::PendingRead {
   public:
-    PendingRead(NodeId node, std::string path, FileRange range, std::uint64_t epoch, Attempt attempt,
-                std::size_t extents)
+    PendingRead(NodeId node, std::string path, FileRange range, Attempt attempt, std::size_t extents)
         : node(node),
           path(std::move(path)),
           range(range),
-          epoch(epoch),
           attempt(attempt),
           objects(extents),
           missing_(extents) {}
@@ -51,7 +49,6 @@ class Operations::PendingRead {
     const NodeId node;
     const std::string path;
     const FileRange range;
-    const std::uint64_t epoch;
     const Attempt attempt;
     std::vector<ObjectPtr> objects;
 
@@ -189,27 +186,22 @@ void Operations::read(ReplyPtr reply, NodeId node, FileRange range) {
     begin_read(reply, node, range, {});
 }
 
-ObjectKey Operations::extent_key(std::string path, const std::optional<Attributes>& told,
-                                 Source source) const {
-    const bool is_shared =
-        source == Source::shared && (!told || told->size <= options_.shared_file_bytes_max);
+ObjectKey Operations::extent_key(std::string path, const Attributes& told, Source source) const {
+    const bool is_shared = source == Source::shared && told.size <= options_.shared_file_bytes_max;
     return {.kind = is_shared ? ObjectKind::extent : ObjectKind::own_extent,
             .path = std::move(path),
-            .version = told ? hash_of(version_of(*told)) : 0};
+            .version = hash_of(version_of(told))};
 }
 
 void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt) {
-    const std::uint64_t epoch = inodes_.epoch();
     const auto path = inodes_.path(node);
-    if (!path) {
+    const auto told = inodes_.attributes(node);
+    if (!path || !told) {
         reply->error(ESTALE);
         return;
     }
-    const auto told = inodes_.attributes(node);
-    if (told) {
-        // Nothing is asked for beyond the end that the kernel knows.
-        range.bytes = std::min(range.bytes, told->size - std::min(told->size, range.offset));
-    }
+    // Nothing is asked for beyond the end that the kernel knows.
+    range.bytes = std::min(range.bytes, told->size - std::min(told->size, range.offset));
     if (range.bytes == 0) {
         reply->bytes({});
         return;
@@ -221,28 +213,21 @@ void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range,
         return;
     }
     const auto arrived = SteadyClock::now();
-    const auto pending = std::make_shared<PendingRead>(node, *path, range, epoch, attempt, last - first + 1);
-    ObjectKey key = extent_key(*path, told, attempt.source);
+    const auto pending = std::make_shared<PendingRead>(node, *path, range, attempt, last - first + 1);
+    ObjectKey key = extent_key(*path, *told, attempt.source);
     for (std::uint64_t index = first; index <= last; ++index) {
         key.index = static_cast<std::uint32_t>(index);
         cache_.get(key, [this, reply, pending, position = index - first, arrived](const ObjectPtr& object) {
             if (!pending->set(position, object) || !reply->begin()) {
                 return;
             }
-            if (inodes_.epoch() == pending->epoch) {
-                answer_read(reply, *pending);
-                counters_.read_latency.record(SteadyClock::now() - arrived);
-            } else {
-                // A refresh came in between: these bytes may be of before it.
-                begin_read(reply, pending->node, pending->range, pending->attempt);
-            }
+            answer_read(reply, *pending);
+            counters_.read_latency.record(SteadyClock::now() - arrived);
             reply->end();
         });
     }
-    if (told) {
-        fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
-                    told->size);
-    }
+    fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
+                told->size);
 }
 
 void Operations::fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes) {
@@ -258,20 +243,20 @@ void Operations::fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::
 
 void Operations::open(const ReplyPtr& reply, NodeId node) {
     const auto told = inodes_.attributes(node);
-    const auto backing = passthrough_->open(node, told ? std::optional(version_of(*told)) : std::nullopt);
-    if (!backing) {
-        // Open in a version from before a refresh. At this error the kernel looks the name up again, and
-        // finds a new inode.
-        inodes_.detach(node);
-        reply->error(ESTALE);
+    const auto backing = told ? passthrough_->open(node, version_of(*told)) : std::nullopt;
+    if (backing && *backing != 0 &&
+        inodes_.hand_out(node, *told, InodeTable::Bytes::some) == InodeTable::Verdict::other) {
+        release(node);
+    } else if (backing) {
+        if (reply->opened(*backing) == Sent::no) {
+            release(node);
+        }
         return;
     }
-    if (*backing != 0) {
-        inodes_.hand_out(node, *told, InodeTable::Bytes::some);
-    }
-    if (reply->opened(*backing) == Sent::no) {
-        release(node);
-    }
+    // The inode took another version meanwhile. At this error the kernel looks the name up again, and finds a
+    // new inode.
+    inodes_.detach(node);
+    reply->error(ESTALE);
 }
 
 void Operations::release(NodeId node) {
@@ -279,7 +264,7 @@ void Operations::release(NodeId node) {
         const auto told = inodes_.attributes(node);
         auto path = inodes_.path(node);
         if (told && path) {
-            passthrough_->collect(node, extent_key(std::move(*path), told, Source::shared), *told);
+            passthrough_->collect(node, extent_key(std::move(*path), *told, Source::shared), *told);
         }
     }
 }

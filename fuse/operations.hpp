@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,7 +37,7 @@ struct KernelNotices {
 class Operations {
   public:
     Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
-               InodeLog inodes = {});
+               std::span<std::byte> inodes);  // what an InodeTable keeps
 
     // names.cpp
     void lookup(ReplyPtr reply, NodeId parent, std::string_view name);
@@ -88,7 +89,7 @@ class Operations {
     void answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
                        const Resolution& resolution);
     void answer_directory(const ReplyPtr& reply, NodeId node, DirectoryRange range, const ObjectPtr& object);
-    ObjectKey extent_key(std::string path, const std::optional<Attributes>& told, Source source) const;
+    ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
     void begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt);
     void fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
     void answer_read(const ReplyPtr& reply, const PendingRead& pending);
