@@ -254,6 +254,30 @@ def idle():
               f"{max(used) / seconds:.2%}", max(used) < 0.02 * seconds)
 
 
+def known():
+    """What a daemon holds of each entry that a program has listed with its attributes."""
+    directories, files = 5000, 100
+    entries = directories * (files + 1)
+    directory = tempfile.mkdtemp(prefix="copper-bench-", dir="/tmp")
+    try:
+        for number in range(directories):
+            place = f"{directory}/package_{number:04}"
+            os.mkdir(place)
+            for member in range(files):
+                os.close(os.open(f"{place}/some_module_{member:02}.py", os.O_CREAT | os.O_WRONLY))
+        with Copper(nodes=1, trees=[directory]) as job:
+            daemon, = job.daemons()
+            os.listdir(job.root(0))
+            idle_bytes = resident_bytes(daemon)
+            timed(["find", job.mirrored(0, directory), "-size", "+1000G"])
+            held = resident_bytes(daemon) - idle_bytes
+            cached = job.totals()["cache"]["bytes"]
+    finally:
+        shutil.rmtree(directory)
+    yield Row(f"resident memory per known entry, {directories * files:,} files in {directories:,} directories", "below 400 bytes",
+              f"{held / entries:.0f} bytes ({cached / entries:.0f} of the cache)", held < 400 * entries)
+
+
 def same():
     """The mirror is the original."""
     directory = tempfile.mkdtemp(prefix="copper-bench-", dir="/tmp")
@@ -317,7 +341,7 @@ def stop():
               "nothing" if not left else f"{left}", not left)
 
 
-ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, idle, same, sizes, stop)}
+ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, idle, known, same, sizes, stop)}
 
 
 def run(rows, description):
