@@ -22,6 +22,7 @@ import import_storm
 from copper import Copper, CopperError, build_directory, clean_environment, handle_termination, processes_of, wait_until, why_no_mount
 from import_storm import PYTHON, Workload, package_tree, print_table, start_python, storm
 
+import reading
 import tree as test_tree
 
 FIND_ENTRIES = 17_000
@@ -293,6 +294,30 @@ def idle():
               f"{max(used) / seconds:.2%}", max(used) < 0.02 * seconds)
 
 
+def known():
+    """What a daemon holds of each entry that a program has listed with its attributes."""
+    directories, files = 5000, 100
+    entries = directories * (files + 1)
+    directory = tempfile.mkdtemp(prefix="copper-bench-", dir="/tmp")
+    try:
+        for number in range(directories):
+            place = f"{directory}/package_{number:04}"
+            os.mkdir(place)
+            for member in range(files):
+                os.close(os.open(f"{place}/some_module_{member:02}.py", os.O_CREAT | os.O_WRONLY))
+        with Copper(nodes=1, trees=[directory]) as job:
+            daemon, = job.daemons()
+            os.listdir(job.root(0))
+            idle_bytes = resident_bytes(daemon)
+            timed(["find", job.mirrored(0, directory), "-size", "+1000G"])
+            held = resident_bytes(daemon) - idle_bytes
+            cached = job.totals()["cache"]["bytes"]
+    finally:
+        shutil.rmtree(directory)
+    yield Row(f"resident memory per known entry, {directories * files:,} files in {directories:,} directories", "below 400 bytes",
+              f"{held / entries:.0f} bytes ({cached / entries:.0f} of the cache)", held < 400 * entries)
+
+
 def same():
     """The mirror is the original."""
     directory = tempfile.mkdtemp(prefix="copper-bench-", dir="/tmp")
@@ -309,6 +334,34 @@ def same():
                   f"{len(differences)} differences: {differences[0]}", not differences)
     finally:
         shutil.rmtree(directory)
+
+
+def sizes():
+    """A file that was listed with another size is read right, or not at all."""
+    files, short, long = 15, 4, 3000
+    ways = (("rename", long, short), ("truncate", long, short), ("rename", short, long))
+    versions = {}
+    with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
+        for how, before, after in ways:
+            for number in range(files):
+                path = f"{directory}/{how}-{before}-{number}"
+                versions[path] = (how, reading.content("a", before), reading.content("b", after))
+                pathlib.Path(path).write_bytes(versions[path][1])
+        time.sleep(0.1)  # until the time stamps have settled
+        with Copper(nodes=4, trees=[directory]) as job:
+            for node in range(4):
+                timed(["ls", "-l", job.mirrored(node, directory)])
+            for path, (how, _, new) in versions.items():
+                reading.change(path, new, how)
+            found = [reading.verdict(reading.read("read", job.mirrored(node, path)), old, new)
+                     for path, (_, old, new) in versions.items() for node in range(4)]
+            again = [reading.verdict(reading.read("read", job.mirrored(node, path)), old, new)
+                     for path, (_, old, new) in versions.items() for node in range(4)]
+    wrong = sum(one not in ("old", "new", "ESTALE") for one in found)
+    failed = sum(one == "ESTALE" for one in found)
+    yield Row(f"reads of files that shrank or grew since they were listed, 4 nodes x {files} files, rename and truncate: wrong "
+              "bytes", "0", f"{wrong} of {len(found)} (ESTALE: {failed}; new version for the next opening: "
+              f"{again.count('new')})", wrong == 0 and set(again) == {"new"})
 
 
 def stop():
@@ -328,7 +381,7 @@ def stop():
               "nothing" if not left else f"{left}", not left)
 
 
-ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, huge, idle, same, stop)}
+ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, huge, idle, known, same, sizes, stop)}
 
 
 def run(rows, description):

@@ -303,7 +303,7 @@ void Node::stop_by_signal(int signal, pid_t sender) {
         spdlog::info("got signal {} of process {}", signal, sender);
         // People who mean it say so to this process, or `copper stop`. A launcher that ends its processes may
         // have been killed itself, while the job's programs go on.
-        if (outlived_ && sender == ::getppid() && session_ != nullptr && session_->is_lasting()) {
+        if (outlived_ && sender == ::getppid() && session_ != nullptr) {
             leave_mount_to_successor();
         } else {
             stop_alone(StopReason::signal);

@@ -1,15 +1,18 @@
 // read; open and release where files are passed through. (Elsewhere open is answered ENOSYS, and flush
 // everywhere; locks stay in the kernel: see dispatch.cpp.)
 //
-// All bytes that the kernel gets of one inode are of one Version. The file may have changed between the
-// Listing that the kernel's attributes came from and the Extents that are read later. If the kernel has no
-// bytes yet, whatever version is found becomes the inode's, and the kernel is told that its attributes are
-// out of date; that takes no page lock, so it may be done while a read waits. If the kernel has bytes, those
-// of another version would mix with them in its page cache, so the read fails with ESTALE, as NFS would say
-// it, and the name gets a new inode: who opens the file again reads the other version.
+// All bytes that the kernel gets of one inode are of one Version, and that Version has the size that the
+// kernel was told when it looked the name up. The file may have changed since then. A Version of another size
+// is never handed out under the old inode: the read fails with ESTALE, as NFS would say it, and the name gets
+// a new inode, so who opens the file again reads the new Version. The same holds for a Version of the same
+// size once the kernel has bytes of another one. If it has none, the inode takes the new Version, and the
+// kernel is told that its attributes are out of date; that takes no page lock, so it may be done while a read
+// waits.
 //
-// A reply may hold more bytes than the size that the kernel knows: the kernel reads whole pages, and those of
-// a file that has grown must not be filled up with zeros.
+// Why not another size: a short reply shrinks the kernel's i_size only if nothing else changed the inode's
+// attributes since the request began (fs/fuse/file.c: fuse_read_update_size), which the daemon cannot know.
+// Otherwise the kernel fills the page up with NULs. A mapping gets them in any case. No reply makes i_size
+// grow.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -29,12 +32,10 @@ constexpr int read_attempts_max = 3;
 // Collects the extents of one read. Each is set by one thread; the one that sets the last answers.
 class Operations::PendingRead {
   public:
-    PendingRead(NodeId node, std::string path, FileRange range, std::uint64_t epoch, Attempt attempt,
-                std::size_t extents)
+    PendingRead(NodeId node, std::string path, FileRange range, Attempt attempt, std::size_t extents)
         : node(node),
           path(std::move(path)),
           range(range),
-          epoch(epoch),
           attempt(attempt),
           objects(extents),
           missing_(extents) {}
@@ -48,7 +49,6 @@ class Operations::PendingRead {
     const NodeId node;
     const std::string path;
     const FileRange range;
-    const std::uint64_t epoch;
     const Attempt attempt;
     std::vector<ObjectPtr> objects;
 
@@ -63,29 +63,23 @@ struct Pieces {
     std::vector<PlainBytes> kept;  // what `bytes` points to
 };
 
-// The pieces of memory that hold `range`, which starts in the first of `objects`. Ends early where the file
-// does. Nothing if an extent cannot be decoded.
+// The pieces of memory that hold `range`, which starts in the first of `objects`. Nothing if an extent cannot
+// be decoded. REQUIRES: are_whole(objects, range).
 std::optional<Pieces> pieces_of(const std::vector<ObjectPtr>& objects, Operations::FileRange range,
                                 ExtentMemory& memory) {
     Pieces pieces;
     std::size_t skip = range.offset % extent_bytes;
     std::size_t left = range.bytes;
     for (const auto& object : objects) {
-        const Extent& extent = *object->extent();
-        if (extent.plain_bytes > skip && left > 0) {
-            auto plain = read_plain(extent, skip, left, memory);
-            if (!plain) {
-                return std::nullopt;
-            }
-            // The kernel only reads from it: iovec has no const.
-            pieces.bytes.push_back(
-                {.iov_base = const_cast<std::byte*>(plain->bytes.data()), .iov_len = plain->bytes.size()});
-            left -= plain->bytes.size();
-            pieces.kept.push_back(std::move(*plain));
+        auto plain = read_plain(*object->extent(), skip, left, memory);
+        if (!plain) {
+            return std::nullopt;
         }
-        if (extent.plain_bytes < extent_bytes) {
-            break;
-        }
+        // The kernel only reads from it: iovec has no const.
+        pieces.bytes.push_back(
+            {.iov_base = const_cast<std::byte*>(plain->bytes.data()), .iov_len = plain->bytes.size()});
+        left -= plain->bytes.size();
+        pieces.kept.push_back(std::move(*plain));
         skip = 0;
     }
     return pieces;
@@ -101,9 +95,17 @@ int error_of(const std::vector<ObjectPtr>& objects) {
     return 0;
 }
 
-bool are_of_one_version(const std::vector<ObjectPtr>& objects) {
+// All extents are of one Version, and hold as many bytes as a file of its size has there. (A reader gives
+// fewer or more of a file that is being written.)
+bool are_whole(const std::vector<ObjectPtr>& objects, Operations::FileRange range) {
+    const Attributes& attributes = objects.front()->extent()->attributes;
+    std::uint64_t offset = range.offset - range.offset % extent_bytes;
     return std::all_of(objects.begin(), objects.end(), [&](const ObjectPtr& object) {
-        return version_of(object->extent()->attributes) == version_of(objects.front()->extent()->attributes);
+        const Extent& extent = *object->extent();
+        const std::uint64_t rest = attributes.size - std::min(attributes.size, offset);
+        offset += extent_bytes;
+        return version_of(extent.attributes) == version_of(attributes) &&
+               extent.plain_bytes == std::min(extent_bytes, rest);
     });
 }
 
@@ -118,13 +120,6 @@ const Attributes& newest(const std::vector<ObjectPtr>& objects) {
                               }))
         ->extent()
         ->attributes;
-}
-
-const Attributes& of_another_version(const std::vector<ObjectPtr>& objects, const Attributes& than) {
-    const auto is_another = [&than](const ObjectPtr& object) {
-        return version_of(object->extent()->attributes) != version_of(than);
-    };
-    return (*std::find_if(objects.begin(), objects.end(), is_another))->extent()->attributes;
 }
 
 }  // namespace
@@ -143,37 +138,30 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
         supersede(reply, pending.node, found);
         return;
     }
-    const bool is_whole = are_of_one_version(pending.objects);
-    const auto pieces = is_whole ? pieces_of(pending.objects, pending.range, *decoded_) : Pieces();
+    const bool is_whole = are_whole(pending.objects, pending.range);
+    const auto verdict =
+        inodes_.hand_out(pending.node, found, is_whole ? InodeTable::Bytes::some : InodeTable::Bytes::none);
+    if (verdict == InodeTable::Verdict::adopted) {
+        notices_.attributes(pending.node);
+    }
+    const bool is_last = pending.attempt.number >= read_attempts_max;
+    if (verdict == InodeTable::Verdict::other || (!is_whole && is_last)) {
+        supersede(reply, pending.node, found);
+        return;
+    }
+    if (!is_whole) {
+        begin_read(reply, pending.node, pending.range,
+                   {.number = pending.attempt.number + 1, .source = pending.attempt.source});
+        return;
+    }
+    const auto pieces = pieces_of(pending.objects, pending.range, *decoded_);
     if (!pieces) {
         begin_read(reply, pending.node, pending.range,
                    {.number = pending.attempt.number, .source = Source::own});
         return;
     }
-    const auto verdict = inodes_.hand_out(
-        pending.node, found, pieces->bytes.empty() ? InodeTable::Bytes::none : InodeTable::Bytes::some);
-    if (verdict == InodeTable::Verdict::mixed) {
-        supersede(reply, pending.node, found);
-        return;
-    }
-    if (verdict == InodeTable::Verdict::adopted) {
-        notices_.attributes(pending.node);
-    }
-    if (!is_whole) {
-        if (pending.attempt.number < read_attempts_max) {
-            begin_read(reply, pending.node, pending.range,
-                       {.number = pending.attempt.number + 1, .source = pending.attempt.source});
-        } else {
-            supersede(reply, pending.node, of_another_version(pending.objects, found));
-        }
-        return;
-    }
-    std::uint64_t bytes = 0;
-    for (const auto& piece : pieces->bytes) {
-        bytes += piece.iov_len;
-    }
-    counters_.bytes_read += bytes;
-    counters_.hot_paths.count(pending.path, {.bytes_read = bytes});
+    counters_.bytes_read += pending.range.bytes;
+    counters_.hot_paths.count(pending.path, {.bytes_read = pending.range.bytes});
     reply->bytes(pieces->bytes);
 }
 
@@ -198,59 +186,48 @@ void Operations::read(ReplyPtr reply, NodeId node, FileRange range) {
     begin_read(reply, node, range, {});
 }
 
-ObjectKey Operations::extent_key(std::string path, const std::optional<Attributes>& told,
-                                 Source source) const {
-    const bool is_shared =
-        source == Source::shared && (!told || told->size <= options_.shared_file_bytes_max);
+ObjectKey Operations::extent_key(std::string path, const Attributes& told, Source source) const {
+    const bool is_shared = source == Source::shared && told.size <= options_.shared_file_bytes_max;
     return {.kind = is_shared ? ObjectKind::extent : ObjectKind::own_extent,
             .path = std::move(path),
-            .version = told ? hash_of(version_of(*told)) : 0};
+            .version = hash_of(version_of(told))};
 }
 
 void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt) {
-    const std::uint64_t epoch = inodes_.epoch();
     const auto path = inodes_.path(node);
-    if (!path) {
+    const auto told = inodes_.attributes(node);
+    if (!path || !told) {
         reply->error(ESTALE);
         return;
     }
-    const std::uint64_t first = range.offset / extent_bytes;
-    std::uint64_t last = (range.offset + std::max<std::size_t>(range.bytes, 1) - 1) / extent_bytes;
-    const auto told = inodes_.attributes(node);
-    if (told) {
-        // Nothing is asked for beyond the end that the kernel knows.
-        last = std::min(last, std::max(first, (std::max<std::uint64_t>(told->size, 1) - 1) / extent_bytes));
-        if (range.offset > 0 && range.offset >= told->size) {
-            range.bytes = 0;
-        }
-    }
-    if (range.bytes == 0 || last > std::numeric_limits<std::uint32_t>::max()) {
+    // Nothing is asked for beyond the end that the kernel knows.
+    range.bytes = std::min(range.bytes, told->size - std::min(told->size, range.offset));
+    if (range.bytes == 0) {
         reply->bytes({});
         return;
     }
+    const std::uint64_t first = range.offset / extent_bytes;
+    const std::uint64_t last = (range.offset + range.bytes - 1) / extent_bytes;
+    if (last > std::numeric_limits<std::uint32_t>::max()) {
+        reply->error(EFBIG);
+        return;
+    }
     const auto arrived = SteadyClock::now();
-    const auto pending = std::make_shared<PendingRead>(node, *path, range, epoch, attempt, last - first + 1);
-    ObjectKey key = extent_key(*path, told, attempt.source);
+    const auto pending = std::make_shared<PendingRead>(node, *path, range, attempt, last - first + 1);
+    ObjectKey key = extent_key(*path, *told, attempt.source);
     for (std::uint64_t index = first; index <= last; ++index) {
         key.index = static_cast<std::uint32_t>(index);
         cache_.get(key, [this, reply, pending, position = index - first, arrived](const ObjectPtr& object) {
             if (!pending->set(position, object) || !reply->begin()) {
                 return;
             }
-            if (inodes_.epoch() == pending->epoch) {
-                answer_read(reply, *pending);
-                counters_.read_latency.record(SteadyClock::now() - arrived);
-            } else {
-                // A refresh came in between: these bytes may be of before it.
-                begin_read(reply, pending->node, pending->range, pending->attempt);
-            }
+            answer_read(reply, *pending);
+            counters_.read_latency.record(SteadyClock::now() - arrived);
             reply->end();
         });
     }
-    if (told) {
-        fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
-                    told->size);
-    }
+    fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
+                told->size);
 }
 
 void Operations::fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes) {
@@ -266,20 +243,20 @@ void Operations::fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::
 
 void Operations::open(const ReplyPtr& reply, NodeId node) {
     const auto told = inodes_.attributes(node);
-    const auto backing = passthrough_->open(node, told ? std::optional(version_of(*told)) : std::nullopt);
-    if (!backing) {
-        // Open in a version from before a refresh. At this error the kernel looks the name up again, and
-        // finds a new inode.
-        inodes_.detach(node);
-        reply->error(ESTALE);
+    const auto backing = told ? passthrough_->open(node, version_of(*told)) : std::nullopt;
+    if (backing && *backing != 0 &&
+        inodes_.hand_out(node, *told, InodeTable::Bytes::some) == InodeTable::Verdict::other) {
+        release(node);
+    } else if (backing) {
+        if (reply->opened(*backing) == Sent::no) {
+            release(node);
+        }
         return;
     }
-    if (*backing != 0) {
-        inodes_.hand_out(node, *told, InodeTable::Bytes::some);
-    }
-    if (reply->opened(*backing) == Sent::no) {
-        release(node);
-    }
+    // The inode took another version meanwhile. At this error the kernel looks the name up again, and finds a
+    // new inode.
+    inodes_.detach(node);
+    reply->error(ESTALE);
 }
 
 void Operations::release(NodeId node) {
@@ -287,7 +264,7 @@ void Operations::release(NodeId node) {
         const auto told = inodes_.attributes(node);
         auto path = inodes_.path(node);
         if (told && path) {
-            passthrough_->collect(node, extent_key(std::move(*path), told, Source::shared), *told);
+            passthrough_->collect(node, extent_key(std::move(*path), *told, Source::shared), *told);
         }
     }
 }

@@ -6,8 +6,7 @@
 
 namespace copper {
 
-// "For ever" as the kernel counts (30 years): a snapshot does not change but by refresh, which says so
-// explicitly.
+// "For ever" as the kernel counts (30 years): a snapshot does not change.
 inline constexpr double kernel_keeps_seconds = 1e9;
 
 }  // namespace copper

@@ -3,350 +3,375 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <unordered_set>
+#include <functional>
+#include <vector>
 
 #include "cache/path.hpp"
 
 namespace copper {
+namespace {
 
-InodeTable::InodeTable(const Attributes& root, InodeLog log) {
-    auto state = state_.lock();
-    Inode& inode = state->inodes[root_node];
-    inode.lookups = 1;  // the mount's own, never forgotten
-    inode.attributes = root;
-    state->log = log;
-    state->restore();
+// Of files of several extents that are being read; beyond it all begin anew.
+constexpr std::size_t read_aheads_max = 65536;
+
+bool is_kept(InodeState state) {
+    return state == InodeState::kept || state == InodeState::kept_and_read;
 }
 
-void InodeTable::State::restore() {
-    log.for_each([this](const InodeLog::Inode& logged) {
-        Inode& inode = inodes[logged.node];
-        static_cast<InodeLog::State&>(inode) = logged.state;
-        inode.parent = logged.parent;
-        inode.name = logged.name;
-        inode.attributes = logged.attributes;
-        inode.record = logged.record;
-        kept += inode.is_kept ? 1 : 0;
-        if (inode.is_named) {
-            names.emplace(Key{inode.parent, inode.name}, logged.node);
+bool may_take_another_version(InodeState state) {
+    return state == InodeState::listed || state == InodeState::kept;
+}
+
+InodeState with_bytes(InodeState state) {
+    switch (state) {
+        case InodeState::listed:
+            return InodeState::read;
+        case InodeState::kept:
+            return InodeState::kept_and_read;
+        case InodeState::read:
+        case InodeState::kept_and_read:
+        case InodeState::nameless:
+            break;
+    }
+    return state;
+}
+
+// The kernel relies on the size of files and symbolic links for as long as it knows the inode.
+bool have_same_size(const Attributes& a, const Attributes& b) {
+    return S_ISDIR(a.mode) || a.size == b.size;
+}
+
+// Whether the inode that its name has meant can be told of where a Listing has `listed`.
+bool still_means(const InodeRecords::Record& record, const Attributes& listed) {
+    const Attributes& known = record.attributes;
+    if ((known.mode & S_IFMT) != (listed.mode & S_IFMT)) {
+        return false;
+    }
+    return record.state == InodeState::listed
+               ? have_same_size(known, listed)
+               : listed.changed <= known.changed || version_of(listed) == version_of(known);
+}
+
+std::uint64_t hash_of(NodeId parent, std::string_view name) {
+    return std::hash<std::string_view>()(name) ^ (parent * 0x9e3779b97f4a7c15U);
+}
+
+}  // namespace
+
+std::uint64_t InodeTable::State::ByName::operator()(Position position) const {
+    const Record& record = records->at(position);
+    return hash_of(record.parent, record.name());
+}
+
+InodeTable::InodeTable(const Attributes& root, std::span<std::byte> memory) : state_(memory) {
+    state_.lock()->restore(root);
+}
+
+void InodeTable::State::restore(const Attributes& root) {
+    index_all();
+    if (const Position known = find(root_node)) {
+        replace(known, root);
+    } else {
+        // The mount's own lookup is never forgotten.
+        add({.node = root_node,
+             .parent = 0,
+             .lookups = 1,
+             .children = 0,
+             .state = InodeState::listed,
+             .name_bytes = 0,
+             .attributes = root},
+            "");
+    }
+    records.for_each([this](Position position) { records.at(position).children = 0; });
+    records.for_each([this](Position position) {
+        const Record& record = records.at(position);
+        kept += is_kept(record.state) ? 1 : 0;
+        if (record.node != root_node) {
+            ++at(record.parent).children;
         }
     });
-    for (const auto& [node, inode] : inodes) {
-        if (Inode* parent = find(inode.parent); parent != nullptr && node != root_node) {
-            ++parent->children;
+}
+
+void InodeTable::State::index_all() {
+    by_node.clear();
+    by_name.clear();
+    records.for_each([this](Position position) {
+        // The process before may have been killed in replace().
+        if (const Position older = find(records.at(position).node)) {
+            by_node.erase(older);
+            records.remove(older);
+        }
+        by_node.insert(position);
+    });
+    records.for_each([this](Position position) {
+        const Record& record = records.at(position);
+        if (record.node != root_node && record.state != InodeState::nameless) {
+            by_name.insert(position);
+        }
+    });
+}
+
+InodeTable::Position InodeTable::State::find(NodeId node) const {
+    return by_node.find(node, [&](Position position) { return records.at(position).node == node; });
+}
+
+InodeTable::Position InodeTable::State::find(NodeId parent, std::string_view name) const {
+    return by_name.find(hash_of(parent, name), [&](Position position) {
+        const Record& record = records.at(position);
+        return record.parent == parent && record.name() == name;
+    });
+}
+
+InodeTable::Position InodeTable::State::add(const Record& record, std::string_view name) {
+    const Position position = records.add(record, name);
+    if (position != 0) {
+        by_node.insert(position);
+        if (record.node != root_node && record.state != InodeState::nameless) {
+            by_name.insert(position);
         }
     }
-    next = std::max(next, log.last_node() + 1);
+    return position;
 }
 
-// What the log tells of it is what `inode` says by now.
-void InodeTable::State::save(NodeId node, Inode& inode) {
-    if (inode.record != nullptr) {
-        log.change(inode.record, inode, inode.attributes);
-    } else if (node != root_node) {
-        inode.record = log.add(node, inode.parent, inode.name, inode, inode.attributes);
+InodeTable::Position InodeTable::State::add_below(NodeId parent, std::string_view name, InodeState state,
+                                                  const Attributes& attributes) {
+    const Position position = add({.node = records.last_node() + 1,
+                                   .parent = parent,
+                                   .lookups = 0,
+                                   .children = 0,
+                                   .state = state,
+                                   .name_bytes = 0,
+                                   .attributes = attributes},
+                                  name);
+    if (position != 0) {
+        ++at(parent).children;
+        kept += is_kept(state) ? 1 : 0;
+    }
+    return position;
+}
+
+// The same inode with other attributes. It keeps those that it has if there is no memory left.
+InodeTable::Position InodeTable::State::replace(Position position, const Attributes& attributes) {
+    Record record = records.at(position);
+    record.attributes = attributes;
+    const Position added =
+        records.at(position).attributes != attributes ? records.add(record, records.at(position).name()) : 0;
+    if (added == 0) {
+        return position;
+    }
+    remove(position);
+    by_node.insert(added);
+    if (record.node != root_node && record.state != InodeState::nameless) {
+        by_name.insert(added);
+    }
+    return added;
+}
+
+void InodeTable::State::set_state(Record& record, InodeState state) {
+    kept += is_kept(state) ? 1 : 0;
+    kept -= is_kept(record.state) ? 1 : 0;
+    InodeRecords::set_state(record, state);
+}
+
+// A remove_if_unused() has to follow.
+void InodeTable::State::take_name(Position position) {
+    Record& record = records.at(position);
+    if (record.node != root_node && record.state != InodeState::nameless) {
+        by_name.erase(position);
+        set_state(record, InodeState::nameless);
     }
 }
 
-void InodeTable::State::remove(std::unordered_map<NodeId, Inode>::iterator inode) {
-    if (inode->second.record != nullptr) {
-        log.remove(inode->second.record);
+// Its record, that is.
+void InodeTable::State::remove(Position position) {
+    const Record& record = records.at(position);
+    by_node.erase(position);
+    if (record.node != root_node && record.state != InodeState::nameless) {
+        by_name.erase(position);
     }
-    inodes.erase(inode);
-    if (log.should_be_rewritten()) {
-        log.rewrite([this](NodeId node, InodeLog::Record* record) { inodes.at(node).record = record; });
-    }
-}
-
-InodeTable::Inode* InodeTable::State::find(NodeId node) {
-    const auto found = inodes.find(node);
-    return found != inodes.end() ? &found->second : nullptr;
-}
-
-void InodeTable::State::detach(NodeId node, Inode& inode) {
-    const auto named = names.find(Key{inode.parent, inode.name});
-    if (named != names.end() && named->second == node) {
-        names.erase(named);
-        inode.is_named = false;
-        save(node, inode);
-    }
+    records.remove(position);
 }
 
 void InodeTable::State::remove_if_unused(NodeId node) {
     while (node != root_node) {
-        const auto found = inodes.find(node);
-        if (found == inodes.end() || found->second.lookups > 0 || found->second.children > 0 ||
-            found->second.is_kept) {
-            return;
+        const Position position = find(node);
+        const Record& record = records.at(position);
+        if (record.lookups > 0 || record.children > 0 || is_kept(record.state)) {
+            break;
         }
-        const NodeId parent = found->second.parent;
-        detach(node, found->second);
-        remove(found);
-        if (Inode* above = find(parent)) {
-            --above->children;
-        }
+        const NodeId parent = record.parent;
+        remove(position);
+        read_aheads.erase(node);
+        --at(parent).children;
         node = parent;
     }
-}
-
-NodeId InodeTable::State::add(NodeId parent, std::string_view name) {
-    ++inodes.at(parent).children;
-    const NodeId node = next++;
-    Inode& inode = inodes[node];
-    inode.parent = parent;
-    inode.name = name;
-    names.emplace(Key{parent, inode.name}, node);
-    return node;
-}
-
-// Keeps it no longer than the kernel does.
-void InodeTable::State::release(NodeId node) {
-    Inode& inode = inodes.at(node);
-    if (inode.is_kept) {
-        inode.is_kept = false;
-        --kept;
-        save(node, inode);
-        remove_if_unused(node);
+    if (records.should_be_rewritten()) {
+        records.rewrite();
+        index_all();
     }
 }
 
-std::string InodeTable::State::path(const Inode& inode) const {
+std::string InodeTable::State::path(const Record& record) const {
     // Collects the components from the leaf up, so that the text is allocated once.
-    std::vector<const Inode*> chain;
+    std::vector<std::string_view> names;
     std::size_t bytes = 0;
-    for (const Inode* at = &inode; !at->name.empty(); at = &inodes.at(at->parent)) {
-        chain.push_back(at);
-        bytes += 1 + at->name.size();
+    for (const Record* above = &record; above->node != root_node; above = &at(above->parent)) {
+        names.push_back(above->name());
+        bytes += 1 + names.back().size();
     }
-    if (chain.empty()) {
+    if (names.empty()) {
         return "/";
     }
     std::string text;
     text.reserve(bytes);
-    for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
-        text.append(1, '/').append((*at)->name);
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+        text.append(1, '/').append(*name);
     }
     return text;
 }
 
-InodeTable::Inode* InodeTable::State::find_same(NodeId parent, std::string_view name,
-                                                const Attributes& attributes, NodeId& node) {
-    const auto named = names.find(Key{parent, name});
-    if (named == names.end()) {
-        return nullptr;
+InodeTable::Place InodeTable::State::place(const Record& record) const {
+    if (record.node == root_node) {
+        return {.parent = root_node, .directory = "/", .name = ""};
     }
-    node = named->second;
-    Inode& inode = inodes.at(node);
-    const bool same_type = (inode.attributes.mode & S_IFMT) == (attributes.mode & S_IFMT);
-    const bool newer = (inode.bytes_handed_out || inode.is_kept) &&
-                       inode.attributes.changed < attributes.changed &&
-                       version_of(inode.attributes) != version_of(attributes);
-    if (same_type && !newer) {
-        return &inode;
-    }
-    detach(node, inode);
-    release(node);
-    return nullptr;
+    return {
+        .parent = record.parent, .directory = path(at(record.parent)), .name = std::string(record.name())};
 }
 
 std::optional<InodeTable::Told> InodeTable::look_up(NodeId parent, std::string_view name,
                                                     const Attributes& attributes) {
     auto state = state_.lock();
-    if (state->find(parent) == nullptr) {
+    if (state->find(parent) == 0) {
         return std::nullopt;
     }
-    NodeId node = 0;
-    Inode* inode = state->find_same(parent, name, attributes, node);
-    if (inode == nullptr) {
-        node = state->add(parent, name);
-        inode = state->find(node);
+    Position position = state->find(parent, name);
+    if (position != 0 && !still_means(state->records.at(position), attributes)) {
+        const NodeId old = state->records.at(position).node;
+        state->take_name(position);
+        state->remove_if_unused(old);
+        position = 0;
     }
-    ++inode->lookups;
-    if (!inode->bytes_handed_out && !inode->is_kept) {
-        inode->attributes = attributes;
-        inode->attributes_known = true;
+    if (position == 0) {
+        position = state->add_below(parent, name, InodeState::listed, attributes);
+    } else if (state->records.at(position).state == InodeState::listed) {
+        position = state->replace(position, attributes);
     }
-    state->save(node, *inode);
-    return Told{.node = node, .attributes = inode->attributes};
+    if (position == 0) {
+        return std::nullopt;
+    }
+    Record& record = state->records.at(position);
+    InodeRecords::set_lookups(record, record.lookups + 1);
+    return Told{.node = record.node, .attributes = record.attributes};
 }
 
 InodeTable::Known InodeTable::forget(NodeId node, std::uint64_t lookups) {
     auto state = state_.lock();
-    Inode* inode = state->find(node);
-    if (inode != nullptr && node != root_node) {
-        inode->lookups -= std::min(lookups, inode->lookups);
-        state->save(node, *inode);
+    const Position position = state->find(node);
+    if (position == 0) {
+        return Known::no_more;
+    }
+    if (node != root_node) {
+        Record& record = state->records.at(position);
+        InodeRecords::set_lookups(record, record.lookups - std::min(lookups, record.lookups));
         state->remove_if_unused(node);
     }
-    return state->find(node) != nullptr ? Known::still : Known::no_more;
+    return state->find(node) != 0 ? Known::still : Known::no_more;
 }
 
 void InodeTable::detach(NodeId node) {
     auto state = state_.lock();
-    if (Inode* inode = state->find(node); inode != nullptr && node != root_node) {
-        state->detach(node, *inode);
-        state->release(node);
+    if (const Position position = state->find(node)) {
+        state->take_name(position);
+        state->remove_if_unused(node);
     }
 }
 
 std::optional<std::string> InodeTable::path(NodeId node) {
     auto state = state_.lock();
-    const Inode* inode = state->find(node);
-    return inode != nullptr ? std::optional(state->path(*inode)) : std::nullopt;
+    const Position position = state->find(node);
+    return position != 0 ? std::optional(state->path(state->records.at(position))) : std::nullopt;
 }
 
 std::optional<InodeTable::Place> InodeTable::place(NodeId node) {
     auto state = state_.lock();
-    const Inode* inode = state->find(node);
-    if (inode == nullptr) {
-        return std::nullopt;
-    }
-    if (node == root_node) {
-        return Place{.parent = root_node, .directory = "/", .name = ""};
-    }
-    return Place{.parent = inode->parent,
-                 .directory = state->path(state->inodes.at(inode->parent)),
-                 .name = inode->name};
+    const Position position = state->find(node);
+    return position != 0 ? std::optional(state->place(state->records.at(position))) : std::nullopt;
 }
 
 std::optional<Attributes> InodeTable::attributes(NodeId node) {
     auto state = state_.lock();
-    const Inode* inode = state->find(node);
-    return inode != nullptr && inode->attributes_known ? std::optional(inode->attributes) : std::nullopt;
-}
-
-void InodeTable::set_attributes(NodeId node, const Attributes& attributes) {
-    auto state = state_.lock();
-    Inode* inode = state->find(node);
-    if (inode != nullptr && !inode->bytes_handed_out) {
-        inode->attributes = attributes;
-        inode->attributes_known = true;
-        state->save(node, *inode);
-    }
+    const Position position = state->find(node);
+    return position != 0 ? std::optional(state->records.at(position).attributes) : std::nullopt;
 }
 
 std::uint64_t InodeTable::inode_number(NodeId node) {
-    auto state = state_.lock();
-    const Inode* inode = state->find(node);
-    return inode != nullptr ? inode->attributes.inode : 0;
+    const auto known = attributes(node);
+    return known ? known->inode : 0;
 }
 
 InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attributes, Bytes bytes) {
     auto state = state_.lock();
-    Inode* inode = state->find(node);
-    if (inode == nullptr) {
-        return Verdict::mixed;
+    Position position = state->find(node);
+    if (position == 0) {
+        return Verdict::other;
     }
-    const bool same = inode->attributes_known && version_of(inode->attributes) == version_of(attributes);
-    if (!same && inode->bytes_handed_out) {
-        return Verdict::mixed;
+    const Record& record = state->records.at(position);
+    const bool is_current = version_of(record.attributes) == version_of(attributes);
+    if (!is_current) {
+        if (!may_take_another_version(record.state) || !have_same_size(record.attributes, attributes)) {
+            return Verdict::other;
+        }
+        const Position taken = state->replace(position, attributes);
+        if (taken == position) {  // no memory left
+            return Verdict::other;
+        }
+        position = taken;
     }
-    if (same && (inode->bytes_handed_out || bytes == Bytes::none)) {
-        return Verdict::current;
+    if (bytes == Bytes::some) {
+        Record& read = state->records.at(position);
+        state->set_state(read, with_bytes(read.state));
     }
-    inode->bytes_handed_out = inode->bytes_handed_out || bytes == Bytes::some;
-    if (!same) {
-        inode->attributes = attributes;
-        inode->attributes_known = true;
-    }
-    state->save(node, *inode);
-    return same ? Verdict::current : Verdict::adopted;
+    return is_current ? Verdict::current : Verdict::adopted;
 }
 
 ExtentRange InodeTable::read_ahead(NodeId node, ExtentRange read, std::uint32_t extents,
                                    std::uint32_t window_max) {
     auto state = state_.lock();
-    Inode* inode = state->find(node);
-    return inode != nullptr ? inode->read_ahead.next(read, extents, window_max) : ExtentRange{};
+    if (state->find(node) == 0) {
+        return {};
+    }
+    if (state->read_aheads.size() >= read_aheads_max) {
+        state->read_aheads.clear();
+    }
+    return state->read_aheads[node].next(read, extents, window_max);
 }
 
 std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attributes& attributes) {
     auto state = state_.lock();
-    Inode* old = state->find(node);
-    if (old == nullptr || node == root_node) {
+    const Position position = state->find(node);
+    if (position == 0 || node == root_node) {
         return std::nullopt;
     }
-    const Place place{
-        .parent = old->parent, .directory = state->path(state->inodes.at(old->parent)), .name = old->name};
-    const auto named = state->names.find(Key{old->parent, old->name});
-    if (named == state->names.end() || named->second != node) {
+    Place place = state->place(state->records.at(position));
+    const Position meant = state->find(place.parent, place.name);
+    const Record* current = meant != 0 ? &state->records.at(meant) : nullptr;
+    const NodeId current_node = current != nullptr ? current->node : node;
+    if (current_node != node && (version_of(current->attributes) == version_of(attributes) ||
+                                 attributes.changed < current->attributes.changed)) {
         return place;
     }
-    state->detach(node, *old);
-    if (state->kept < kept_max || old->is_kept) {
-        const NodeId successor = state->add(place.parent, place.name);
-        Inode& inode = state->inodes.at(successor);
-        inode.attributes = attributes;
-        inode.is_kept = true;
-        ++state->kept;
-        state->save(successor, inode);
+    if (meant != 0) {
+        state->take_name(meant);
     }
-    state->release(node);
+    if (state->kept < kept_max) {
+        state->add_below(place.parent, place.name, InodeState::kept, attributes);
+    }
+    state->remove_if_unused(current_node);
     return place;
 }
 
-std::optional<NodeId> InodeTable::find(std::string_view path) {
-    auto state = state_.lock();
-    NodeId node = root_node;
-    while (path.size() > 1) {
-        path.remove_prefix(1);
-        const auto name = path.substr(0, path.find('/'));
-        const auto named = state->names.find(Key{node, name});
-        if (named == state->names.end()) {
-            return std::nullopt;
-        }
-        node = named->second;
-        path.remove_prefix(name.size());
-    }
-    return node;
-}
-
-std::vector<NodeId> InodeTable::within(NodeId node) {
-    std::vector<std::pair<NodeId, NodeId>> parents;
-    {
-        auto state = state_.lock();
-        parents.reserve(state->inodes.size());
-        for (const auto& [id, inode] : state->inodes) {
-            parents.emplace_back(id, inode.parent);
-        }
-    }
-    // A parent is always made before what lies in it, so one pass in the order of ids sees it first.
-    std::sort(parents.begin(), parents.end());
-    std::unordered_set<NodeId> inside{node};
-    std::vector<NodeId> result;
-    for (const auto& [id, parent] : parents) {
-        if (id == node || inside.contains(parent)) {
-            inside.insert(id);
-            result.push_back(id);
-        }
-    }
-    return result;
-}
-
-void InodeTable::drop(const std::vector<NodeId>& nodes) {
-    auto state = state_.lock();
-    ++state->epoch;
-    for (const NodeId node : nodes) {
-        Inode* inode = state->find(node);
-        if (inode != nullptr && node != root_node) {
-            inode->attributes_known = false;
-            inode->bytes_handed_out = false;
-            state->save(node, *inode);
-            state->release(node);
-        }
-    }
-}
-
-std::uint64_t InodeTable::epoch() {
-    return state_.lock()->epoch;
-}
-
-bool InodeTable::is_lasting() {
-    return state_.lock()->log.is_whole();
-}
-
 std::size_t InodeTable::size() {
-    return state_.lock()->inodes.size();
+    return state_.lock()->by_node.size();
 }
 
 }  // namespace copper

@@ -3,50 +3,64 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "cache/guarded.hpp"
 #include "cache/object.hpp"
 #include "cache/read_ahead.hpp"
-#include "fuse/inode_log.hpp"
+#include "fuse/inode_records.hpp"
+#include "fuse/record_index.hpp"
 
 namespace copper {
 
 inline constexpr NodeId root_node = 1;
 
-// The inodes that the kernel knows. Thread-safe: one lock, held for a few map operations, and nothing inside
-// is ever referred to from outside.
+// The inodes that the kernel knows. Thread-safe: one lock, held for a few steps in hash tables, and nothing
+// inside is ever referred to from outside.
 //
-// An inode lives as long as the kernel counts lookups of it or has an inode below it. Memory for each is
-// bounded: the last name (not the whole path), its parent's id and the attributes; about 300 bytes.
+// The kernel is told one type and one size of an inode, ever, and gets bytes of one Version of it. What else
+// is found under its name gets another inode, and whoever has the old file open keeps the old one.
+//
+// An inode is in one of these states:
+//
+//   state          its name     its attributes are of                      and when the kernel forgets it
+//   listed         means it     the last Listing that told of it           it is removed
+//   read           means it     the Version whose bytes the kernel has     it is removed
+//   kept           means it     a Version that a read has found            it stays
+//   kept_and_read  means it     the same, and the kernel has its bytes     it stays
+//   nameless       means        what the kernel was told last              it is removed
+//                  another one
+//
+//   look_up()      new -> listed. Unless `listed`, an inode knows better than an older Listing.
+//   hand_out()     listed -> read, kept -> kept_and_read, with the Version found if it has the same size
+//   supersede()    new -> kept, for the name of an inode whose file is another one by now
+//   any of them, and detach(): the inode that the name has meant -> nameless
+//
+// An inode with others below it stays as well. One takes some 150 bytes and its name.
 class InodeTable {
   public:
-    // So many inodes are kept, though the kernel forgot them, because they know better than a Listing.
+    // So many inodes are `kept` or `kept_and_read`.
     static constexpr std::size_t kept_max = 65536;
 
-    // With what `log` tells of the process before, and kept up in it.
-    explicit InodeTable(const Attributes& root, InodeLog log = {});
+    // Goes on with what another process has left in `memory`, else zeros.
+    InodeTable(const Attributes& root, std::span<std::byte> memory);
 
     struct Told {
         NodeId node = 0;
-        Attributes attributes;  // what to tell the kernel; see look_up()
+        Attributes attributes;  // what to tell the kernel: the inode's own if they are newer
     };
 
     // Counts one lookup of `name` in `parent` and returns its node: the same one as long as it is known.
-    // Nothing if `parent` is unknown (the kernel never asks that).
-    //
-    // Two things can make `attributes` disagree with a file whose bytes the kernel has: an older Listing (the
-    // bytes decide then, and their attributes are told), or a newer one, or a thing of another type under the
-    // same name: then the name gets a new node, and whoever has the old file open keeps the old node.
+    // Nothing if there is no memory left, or `parent` is unknown (the kernel never asks that).
     std::optional<Told> look_up(NodeId parent, std::string_view name, const Attributes& attributes);
 
     enum class Known { still, no_more };
     Known forget(NodeId node, std::uint64_t lookups);
 
-    // The name gets a new node when it is looked up again; whoever has the old file open keeps the old node.
+    // The name gets a new node when it is looked up again.
     void detach(NodeId node);
 
     std::optional<std::string> path(NodeId node);
@@ -58,9 +72,8 @@ class InodeTable {
     };
     std::optional<Place> place(NodeId node);
 
-    // What the kernel was last told; nothing if the node is unknown or was dropped by refresh.
+    // What the kernel was told last; nothing if the node is unknown.
     std::optional<Attributes> attributes(NodeId node);
-    void set_attributes(NodeId node, const Attributes& attributes);
 
     // The backing inode number, for "." and "..".
     std::uint64_t inode_number(NodeId node);
@@ -69,72 +82,62 @@ class InodeTable {
     enum class Verdict {
         current,  // of the version that the kernel has been told
         adopted,  // another version, but the kernel had no bytes yet: it is now the inode's
-        mixed,    // another version than the bytes that the kernel has
+        other,    // another version than the bytes that the kernel has, or of another size
     };
-    // Bytes (or the end of file, with none) of the version in `attributes` are about to be handed to the
-    // kernel.
+    // Bytes of the version in `attributes` were found, and are about to be handed to the kernel unless there
+    // are none.
     Verdict hand_out(NodeId node, const Attributes& attributes, Bytes bytes);
 
     // What to fetch ahead now that extents `read` of `extents` are read (ReadAhead).
     ExtentRange read_ahead(NodeId node, ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
 
-    // The file under `node`'s name is another one by now, with `attributes`: the name gets a new node, which
-    // an older Listing does not change back. Whoever has the old file open keeps the old node. Returns the
-    // place whose entry in the kernel is out of date, also if the name had a new node before; nothing if
-    // the kernel does not know the node.
+    // The file under `node`'s name is another one by now, with `attributes`: the name gets a new node, unless
+    // it has a node of that version, or a newer one, already. Returns the place whose entry in the kernel is
+    // out of date; nothing if the kernel does not know the node.
     std::optional<Place> supersede(NodeId node, const Attributes& attributes);
 
-    std::optional<NodeId> find(std::string_view path);
-
-    // `node` and all known below it.
-    std::vector<NodeId> within(NodeId node);
-    // Their attributes and the version of their bytes are unknown again; bytes asked for before have a
-    // different epoch.
-    void drop(const std::vector<NodeId>& nodes);
-    std::uint64_t epoch();
-
     std::size_t size();
-    // Whether a process that gets the log will know all inodes.
-    bool is_lasting();
 
   private:
-    struct Inode : InodeLog::State {
-        NodeId parent = 0;
-        std::uint32_t children = 0;
-        std::string name;
-        Attributes attributes;
-        ReadAhead read_ahead;
-        InodeLog::Record* record = nullptr;
-    };
-    struct Key {
-        NodeId parent = 0;
-        std::string_view name;  // in the Inode, whose address is stable in its map
-        bool operator==(const Key&) const = default;
-    };
-    struct KeyHash {
-        std::size_t operator()(const Key& key) const {
-            return std::hash<std::string_view>()(key.name) ^ (key.parent * 0x9e3779b97f4a7c15U);
-        }
-    };
-    struct State {
-        NodeId next = root_node + 1;
-        std::uint64_t epoch = 0;
-        std::size_t kept = 0;
-        std::unordered_map<NodeId, Inode> inodes;
-        std::unordered_map<Key, NodeId, KeyHash> names;
-        InodeLog log;
+    using Position = InodeRecords::Position;
+    using Record = InodeRecords::Record;
 
-        Inode* find(NodeId node);
-        // REQUIRES: a save() follows.
-        NodeId add(NodeId parent, std::string_view name);
-        void save(NodeId node, Inode& inode);
-        void restore();
-        void remove(std::unordered_map<NodeId, Inode>::iterator inode);
-        void release(NodeId node);
-        Inode* find_same(NodeId parent, std::string_view name, const Attributes& attributes, NodeId& node);
-        void detach(NodeId node, Inode& inode);
+    struct State {
+        struct ByNode {
+            const InodeRecords* records;
+            std::uint64_t operator()(Position position) const { return records->at(position).node; }
+        };
+        struct ByName {
+            const InodeRecords* records;
+            std::uint64_t operator()(Position position) const;
+        };
+
+        explicit State(std::span<std::byte> memory) : records(memory) {}
+        State(const State&) = delete;  // the indices point to `records`
+        State& operator=(const State&) = delete;
+
+        Position find(NodeId node) const;
+        Position find(NodeId parent, std::string_view name) const;
+        Record& at(NodeId node) const { return records.at(find(node)); }
+
+        void restore(const Attributes& root);
+        void index_all();
+        Position add(const Record& record, std::string_view name);
+        Position add_below(NodeId parent, std::string_view name, InodeState state,
+                           const Attributes& attributes);
+        Position replace(Position position, const Attributes& attributes);
+        void set_state(Record& record, InodeState state);
+        void take_name(Position position);
+        void remove(Position position);
         void remove_if_unused(NodeId node);
-        std::string path(const Inode& inode) const;
+        std::string path(const Record& record) const;
+        Place place(const Record& record) const;
+
+        InodeRecords records;
+        RecordIndex<ByNode> by_node{ByNode{&records}};
+        RecordIndex<ByName> by_name{ByName{&records}};  // of all but the nameless, and the root
+        std::size_t kept = 0;
+        std::unordered_map<NodeId, ReadAhead> read_aheads;  // of files of several extents
     };
 
     Guarded<State> state_;

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "fuse/inode_log.hpp"
+#include "fuse/inode_records.hpp"
 #include "fuse/request_slots.hpp"
 
 namespace copper {
@@ -21,7 +21,7 @@ struct Head {
 };
 constexpr std::size_t head_bytes = 4096;
 static_assert(sizeof(Head) <= head_bytes);
-constexpr std::size_t total_bytes = head_bytes + RequestSlots::memory_bytes + InodeLog::memory_bytes;
+constexpr std::size_t total_bytes = head_bytes + RequestSlots::memory_bytes + InodeRecords::memory_bytes;
 
 std::string failure(const char* what) {
     return std::string("cannot make memory that outlives the daemon: ") + what + ": " +
@@ -82,7 +82,7 @@ std::span<std::byte> LastingMemory::requests() const {
 }
 
 std::span<std::byte> LastingMemory::inodes() const {
-    return {base_ + head_bytes + RequestSlots::memory_bytes, InodeLog::memory_bytes};
+    return {base_ + head_bytes + RequestSlots::memory_bytes, InodeRecords::memory_bytes};
 }
 
 }  // namespace copper

@@ -37,7 +37,7 @@ class LastingMemory {
     void keep_init(std::span<const std::byte> request);
 
     std::span<std::byte> requests() const;  // for RequestSlots
-    std::span<std::byte> inodes() const;    // for InodeLog
+    std::span<std::byte> inodes() const;    // for InodeTable
 
   private:
     LastingMemory(UniqueFd file, std::byte* base) : file_(std::move(file)), base_(base) {}

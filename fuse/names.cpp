@@ -46,7 +46,7 @@ int to_errno(const std::error_code& error) {
 }
 
 Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
-                       InodeLog inodes)
+                       std::span<std::byte> inodes)
     : options_(std::move(options)),
       cache_(cache),
       counters_(counters),
@@ -76,15 +76,15 @@ void Operations::answer_lookup(const ReplyPtr& reply, NodeId parent, const std::
         return;
     }
     if (!*resolution) {
-        // The kernel drops what it knows below a directory by dropping the directory's name. The root has
-        // none, so refresh could not reach absent names in it; these few are not kept.
+        // What is mounted later on the backing side appears in the root. The few names that are absent there
+        // are asked for each time.
         reply->entry(0, {}, parent == root_node ? KernelCaching::never : KernelCaching::forever);
         return;
     }
     const ResolvedEntry& entry = **resolution;
     const auto told = inodes_.look_up(parent, name, attributes_told(entry.view()));
     if (!told) {
-        reply->error(ESTALE);
+        reply->error(ENOMEM);
         return;
     }
     if (reply->entry(told->node, to_stat(told->attributes), KernelCaching::forever) == Sent::no) {
@@ -124,13 +124,18 @@ void Operations::forget(NodeId node, std::uint64_t lookups) {
 }
 
 // What the kernel was told last is told again, so that it never sees attributes of another version than the
-// bytes. Only after a refresh they are looked up anew.
+// bytes.
 void Operations::getattr(ReplyPtr reply, NodeId node) {
     ++counters_.getattr;
-    if (const auto known = inodes_.attributes(node)) {
-        reply->attributes(to_stat(*known));
-        return;
+    if (const auto told = inodes_.attributes(node)) {
+        reply->attributes(to_stat(*told));
+    } else {
+        reply->error(ESTALE);
     }
+}
+
+void Operations::readlink(ReplyPtr reply, NodeId node) {
+    ++counters_.readlink;
     const auto place = inodes_.place(node);
     if (!place) {
         reply->error(ESTALE);
@@ -142,33 +147,18 @@ void Operations::getattr(ReplyPtr reply, NodeId node) {
                     answer->error(to_errno(resolution.error()));
                 } else if (!*resolution) {
                     answer->error(ENOENT);
-                } else {
-                    const ResolvedEntry& entry = **resolution;
-                    const Attributes found = attributes_told(entry.view());
-                    inodes_.set_attributes(node, found);
-                    // A read may have decided on a version meanwhile.
-                    answer->attributes(to_stat(inodes_.attributes(node).value_or(found)));
-                }
-            }));
-}
-
-void Operations::readlink(ReplyPtr reply, NodeId node) {
-    ++counters_.readlink;
-    const auto place = inodes_.place(node);
-    if (!place) {
-        reply->error(ESTALE);
-        return;
-    }
-    resolve(cache_, options_.trees, place->directory, place->name,
-            answering(std::move(reply), [this](const ReplyPtr& answer, const Resolution& resolution) {
-                if (!resolution) {
-                    answer->error(to_errno(resolution.error()));
-                } else if (!*resolution) {
-                    answer->error(ENOENT);
                 } else if (!S_ISLNK((*resolution)->attributes.mode)) {
                     answer->error(EINVAL);
                 } else {
-                    answer->link(target_told((*resolution)->view()));
+                    const std::string target = target_told((*resolution)->view());
+                    const auto told = inodes_.attributes(node);
+                    if (told && told->size == target.size()) {
+                        answer->link(target);
+                    } else {
+                        // Another link by now. At this error the kernel looks the name up again.
+                        inodes_.detach(node);
+                        answer->error(ESTALE);
+                    }
                 }
             }));
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,7 +37,7 @@ struct KernelNotices {
 class Operations {
   public:
     Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
-               InodeLog inodes = {});
+               std::span<std::byte> inodes);  // what an InodeTable keeps
 
     // names.cpp
     void lookup(ReplyPtr reply, NodeId parent, std::string_view name);
@@ -101,7 +102,7 @@ class Operations {
     void answer_piece(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory);
     void answer_entries(const ReplyPtr& reply, const DirectoryRequest& request, const Object& directory,
                         const Listing& entries, std::uint64_t first);
-    ObjectKey extent_key(std::string path, const std::optional<Attributes>& told, Source source) const;
+    ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
     void begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt);
     void fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
     void answer_read(const ReplyPtr& reply, const PendingRead& pending);

@@ -22,7 +22,7 @@ Passthrough::~Passthrough() {
     ends_ = true;
 }
 
-std::optional<BackingId> Passthrough::open(NodeId node, const std::optional<Version>& version) {
+std::optional<BackingId> Passthrough::open(NodeId node, const Version& version) {
     std::shared_ptr<const LocalFile> file;
     {
         auto inodes = inodes_.lock();

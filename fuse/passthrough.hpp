@@ -41,7 +41,7 @@ class Passthrough {
 
     // One more opening of `node`, and what to answer it with: a local file, or 0. Nothing, and no opening
     // more, if it is open from a local file of another version.
-    std::optional<BackingId> open(NodeId node, const std::optional<Version>& version);
+    std::optional<BackingId> open(NodeId node, const Version& version);
 
     enum class Next { collect, nothing };
     // One opening less. To be collected: nobody has it open, and there is no local file of it.

@@ -18,7 +18,6 @@
 #include <thread>
 #include <vector>
 
-#include "cache/path.hpp"
 #include "cache/reader_pool.hpp"
 #include "fuse/dispatch.hpp"
 #include "fuse/kernel_passthrough.hpp"
@@ -102,7 +101,7 @@ class KernelSession final : public Session {
                       {.attributes = [this](NodeId node) { invalidate_attributes(node); },
                        .name = [this](NodeId parent, const std::string& name,
                                       std::function<void()> then) { forget_name(parent, name, then); }},
-                      InodeLog(memory_.inodes())),
+                      memory_.inodes()),
           served_{.operations = operations_,
                   .pending = *pending_,
                   .passthrough = options.passthrough,
@@ -120,11 +119,9 @@ class KernelSession final : public Session {
     std::optional<std::string> mount();
     std::optional<std::string> resume(const UniqueFd& device);
     HandOver hand_over() const override;
-    bool is_lasting() override { return operations_.inodes().is_lasting(); }
     void serve() override;
     void stop() override;
     bool passes_through() const override { return passes_through_; }
-    void forget(std::string_view path) override;
 
   private:
     void invalidate_attributes(NodeId node) {
@@ -371,33 +368,6 @@ void KernelSession::disconnect() {
         ::close(ends[1]);
     }
     fuse_session_unmount(session_.get());
-}
-
-void KernelSession::forget(std::string_view path) {
-    InodeTable& inodes = operations_.inodes();
-    const auto parent = inodes.find(parent_path(path));
-    if (parent && path != "/") {
-        // Also where the name is not known: the kernel may have been told that it is absent. Dropping a name
-        // drops all names below it.
-        const std::string_view name = base_name(path);
-        fuse_lowlevel_notify_inval_entry(session_.get(), *parent, std::string(name).c_str(), name.size());
-    }
-    const auto top = inodes.find(path);
-    if (!top) {
-        return;
-    }
-    const auto known = inodes.within(*top);
-    for (const NodeId node : known) {
-        if (path == "/" && node != root_node) {
-            const auto place = inodes.place(node);
-            if (place && place->parent == root_node) {
-                fuse_lowlevel_notify_inval_entry(session_.get(), root_node, place->name.c_str(),
-                                                 place->name.size());
-            }
-        }
-        fuse_lowlevel_notify_inval_inode(session_.get(), node, 0, 0);
-    }
-    inodes.drop(known);
 }
 
 }  // namespace

@@ -53,8 +53,6 @@ class Session {
 
     // For whoever is to outlive this process.
     virtual HandOver hand_over() const = 0;
-    // Whether a session that is resumed will know all inodes that the kernel knows.
-    virtual bool is_lasting() = 0;
 
     // Serves requests until stop() is called or the mount is unmounted from outside. Replies that still wait
     // for the cache when it returns are answered with an error at the latest when the Session ends.
@@ -65,11 +63,6 @@ class Session {
 
     // Whether the kernel reads large files from local ones here; known once it serves.
     virtual bool passes_through() const = 0;
-
-    // Makes the kernel forget its copies of `path` and everything below it: names, attributes, pages. Drop
-    // them from the Cache first. Waits for requests that hold the directory or its pages, so not to be called
-    // from a thread that delivers objects.
-    virtual void forget(std::string_view path) = 0;
 };
 
 }  // namespace copper

@@ -106,7 +106,6 @@ TEST_F(FusePassthrough, OpeningsAtATimeAreAlike) {
     const auto first = passthrough->open(node, version_of(now));
     EXPECT_EQ(passthrough->open(node, version_of(now)), first);
     EXPECT_EQ(passthrough->open(node, version_of(attributes_of(2))), std::nullopt);
-    EXPECT_EQ(passthrough->open(node, std::nullopt), std::nullopt);
     EXPECT_EQ(ids.size(), 1U);
     passthrough->close(node);
     EXPECT_EQ(ids.size(), 1U);

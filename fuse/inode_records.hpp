@@ -1,0 +1,87 @@
+// What is known of the inodes that the kernel knows, in memory that outlives the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "cache/object.hpp"
+
+namespace copper {
+
+using NodeId = std::uint64_t;
+
+// See inode_table.hpp.
+enum class InodeState : std::uint8_t { listed, read, kept, kept_and_read, nameless };
+
+// Records of inodes, one after the other, each with its name. An inode has one record, and is known by
+// nothing else. A process that is killed leaves the records whole:
+// - A record counts once the end of all says so.
+// - Counts and states change in place. Attributes do not: with new ones the inode gets a new record, and then
+//   the old one is removed. If both are there, the later one is right.
+//
+// There are two halves: what is left of one that holds mostly removed records is copied into the other, and
+// then the halves are swapped.
+//
+// Not thread-safe; belongs to an InodeTable.
+class InodeRecords {
+  public:
+    static constexpr std::size_t half_bytes = std::size_t{4} << 30;
+    static constexpr std::size_t memory_bytes = 4096 + 2 * half_bytes;
+
+    struct Record {
+        NodeId node;  // 0: removed
+        NodeId parent;
+        std::uint64_t lookups;
+        std::uint32_t children;  // inodes below it; whoever reads records that were left behind counts anew
+        InodeState state;
+        std::uint8_t name_bytes;
+        Attributes attributes;
+
+        std::string_view name() const {
+            return {reinterpret_cast<const char*>(this) + sizeof(Record), name_bytes};
+        }
+    };
+    // Where a record is, in units of 8 bytes; constant until rewrite(). 0: nowhere.
+    using Position = std::uint32_t;
+
+    // `memory`: zeros, or what another process has left.
+    explicit InodeRecords(std::span<std::byte> memory);
+
+    Record& at(Position position) const {
+        return *reinterpret_cast<Record*>(memory_.data() + std::size_t{position} * unit_bytes);
+    }
+
+    // 0 if there is no room. REQUIRES: `name` has at most 255 bytes.
+    Position add(const Record& record, std::string_view name);
+    void remove(Position position);
+
+    static void set_state(Record& record, InodeState state);
+    static void set_lookups(Record& record, std::uint64_t lookups);
+
+    void for_each(const std::function<void(Position)>& visit) const;
+
+    // No inode had a higher number.
+    NodeId last_node() const;
+
+    // Most of the memory is that of removed records.
+    bool should_be_rewritten() const;
+    // Moves all records.
+    void rewrite();
+
+  private:
+    static constexpr std::size_t unit_bytes = 8;
+    static_assert(memory_bytes / unit_bytes <= UINT32_MAX);
+
+    struct Head;
+    std::span<std::byte> half(std::uint32_t which) const;
+    Position append(std::uint32_t which, const Record& record, std::string_view name);
+
+    Head* head_;
+    std::span<std::byte> memory_;
+    std::size_t removed_bytes_ = 0;
+};
+
+}  // namespace copper

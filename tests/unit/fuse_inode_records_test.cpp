@@ -1,0 +1,174 @@
+#include "fuse/inode_records.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <string>
+
+#include "fuse/inode_table.hpp"
+#include "fuse/lasting_memory.hpp"
+
+namespace copper {
+namespace {
+
+Attributes file(std::uint64_t version) {
+    return {.inode = version,
+            .size = 100 * version,
+            .mode = S_IFREG | 0644,
+            .links = 1,
+            .changed = {.seconds = static_cast<std::int64_t>(version)}};
+}
+Attributes directory() {
+    return {.inode = 7, .mode = S_IFDIR | 0755, .links = 2};
+}
+InodeRecords::Record record(NodeId node, const Attributes& attributes) {
+    return {.node = node,
+            .parent = root_node,
+            .lookups = node,
+            .children = 0,
+            .state = InodeState::listed,
+            .name_bytes = 0,
+            .attributes = attributes};
+}
+
+class InodeRecordsTest : public testing::Test {
+  protected:
+    static std::map<NodeId, const InodeRecords::Record*> all_of(const InodeRecords& records) {
+        std::map<NodeId, const InodeRecords::Record*> found;
+        records.for_each([&](InodeRecords::Position position) {
+            const auto& one = records.at(position);
+            EXPECT_TRUE(found.emplace(one.node, &one).second);
+        });
+        return found;
+    }
+
+    const LastingMemory memory = LastingMemory::make().value();
+};
+
+TEST_F(InodeRecordsTest, TellWhatTheyWereTold) {
+    {
+        InodeRecords records(memory.inodes());
+        const auto a = records.add(record(2, file(1)), "a");
+        const auto b = records.add(record(3, file(2)), "a longer name");
+        records.add(record(9, directory()), "");
+        InodeRecords::set_state(records.at(a), InodeState::kept_and_read);
+        InodeRecords::set_lookups(records.at(a), 4);
+        records.remove(b);
+    }
+    const InodeRecords records(memory.inodes());
+    EXPECT_EQ(records.last_node(), 9U);
+    const auto found = all_of(records);
+    ASSERT_EQ(found.size(), 2U);
+    EXPECT_EQ(found.at(2)->name(), "a");
+    EXPECT_EQ(found.at(2)->parent, root_node);
+    EXPECT_EQ(found.at(2)->attributes, file(1));
+    EXPECT_EQ(found.at(2)->lookups, 4U);
+    EXPECT_EQ(found.at(2)->state, InodeState::kept_and_read);
+    EXPECT_EQ(found.at(9)->name(), "");
+}
+
+TEST_F(InodeRecordsTest, AreRewrittenWhenMostOfThemAreGone) {
+    InodeRecords records(memory.inodes());
+    const std::string name(200, 'x');
+    NodeId node = 1;
+    std::size_t left = 0;
+    while (!records.should_be_rewritten()) {
+        ASSERT_LT(node, 1'000'000U);
+        ++node;
+        const auto position = records.add(record(node, file(node)), name + std::to_string(node));
+        if (node % 10 != 0) {
+            records.remove(position);
+        } else {
+            ++left;
+        }
+    }
+    records.rewrite();
+    EXPECT_FALSE(records.should_be_rewritten());
+    const auto found = all_of(InodeRecords(memory.inodes()));
+    ASSERT_EQ(found.size(), left);
+    for (const auto& [id, inode] : found) {
+        ASSERT_EQ(id % 10, 0U);
+        ASSERT_EQ(inode->name(), name + std::to_string(id));
+        ASSERT_EQ(inode->lookups, id);
+        ASSERT_EQ(inode->attributes, file(id));
+    }
+    EXPECT_EQ(records.last_node(), node);
+}
+
+TEST_F(InodeRecordsTest, ATableIsTheSameInTheNextProcess) {
+    NodeId d = 0, f = 0, old = 0, gone = 0;
+    {
+        InodeTable table(directory(), memory.inodes());
+        d = table.look_up(root_node, "d", directory())->node;
+        f = table.look_up(d, "f", file(1))->node;
+        table.look_up(d, "f", file(1));
+        table.hand_out(f, file(1), InodeTable::Bytes::some);
+        old = table.look_up(d, "changed", file(2))->node;
+        table.hand_out(old, file(2), InodeTable::Bytes::some);
+        table.supersede(old, file(3));
+        gone = table.look_up(d, "gone", file(4))->node;
+        table.forget(gone, 1);
+    }
+    InodeTable table(directory(), memory.inodes());
+    EXPECT_EQ(table.path(root_node), "/");
+    EXPECT_EQ(table.path(f), "/d/f");
+    EXPECT_EQ(table.attributes(f), file(1));
+    Attributes newer = file(1);
+    newer.changed.seconds += 1;
+    EXPECT_EQ(table.hand_out(f, newer, InodeTable::Bytes::some), InodeTable::Verdict::other);
+    EXPECT_FALSE(table.path(gone));
+    // Who has the old file open keeps it, the name means the new one.
+    EXPECT_EQ(table.attributes(old), file(2));
+    const auto successor = table.look_up(d, "changed", file(2));
+    EXPECT_NE(successor->node, old);
+    EXPECT_EQ(successor->attributes, file(3));
+    // Counts are kept: the kernel forgets what it has looked up, and no more is left.
+    EXPECT_EQ(table.forget(f, 1), InodeTable::Known::still);
+    EXPECT_EQ(table.forget(f, 1), InodeTable::Known::no_more);
+    table.forget(old, 1);
+    EXPECT_EQ(table.forget(d, 1), InodeTable::Known::still) << "there is an inode below it";
+    EXPECT_EQ(table.path(successor->node), "/d/changed");
+    // No number is given twice.
+    EXPECT_GT(table.look_up(d, "new", file(5))->node, gone);
+}
+
+// A process that was killed when it had written an inode's new record, and not removed the old one.
+TEST_F(InodeRecordsTest, TheLaterOneOfTwoIsRight) {
+    Attributes newer = file(1);
+    newer.changed.seconds += 1;
+    NodeId node = 0;
+    {
+        InodeTable table(directory(), memory.inodes());
+        node = table.look_up(root_node, "f", file(1))->node;
+        InodeRecords records(memory.inodes());
+        records.add(record(node, newer), "f");
+    }
+    InodeTable table(directory(), memory.inodes());
+    EXPECT_EQ(table.size(), 2U);
+    EXPECT_EQ(table.attributes(node), newer);
+    EXPECT_EQ(table.look_up(root_node, "f", newer)->node, node);
+}
+
+TEST_F(InodeRecordsTest, ATableIsTheSameAfterTheyMoved) {
+    InodeTable table(directory(), memory.inodes());
+    constexpr int files = 200'000;
+    std::vector<NodeId> nodes;
+    for (int i = 0; i < files; ++i) {
+        nodes.push_back(table.look_up(root_node, std::to_string(i), file(1))->node);
+    }
+    for (int i = 0; i < files; ++i) {
+        if (i % 10 != 0) {
+            ASSERT_EQ(table.forget(nodes[static_cast<std::size_t>(i)], 1), InodeTable::Known::no_more);
+        }
+    }
+    EXPECT_EQ(table.size(), 1U + files / 10);
+    for (int i = 0; i < files; i += 10) {
+        const NodeId node = nodes[static_cast<std::size_t>(i)];
+        ASSERT_EQ(table.path(node), "/" + std::to_string(i));
+        ASSERT_EQ(table.look_up(root_node, std::to_string(i), file(1))->node, node);
+    }
+}
+
+}  // namespace
+}  // namespace copper
