@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "daemon/control/private_directory.hpp"
 #include "daemon/json_text.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
@@ -188,6 +189,9 @@ tl::expected<void, std::string> Node::start() {
         return tl::make_unexpected(instance.error());
     }
     instance_.emplace(std::move(*instance));
+    if (const auto why = why_elsewhere(private_directory(::geteuid())); !why.empty()) {
+        spdlog::warn("{}", why);
+    }
     if (auto listening = listen(); !listening) {
         return listening;
     }
