@@ -79,6 +79,14 @@ class Stop(MountTestCase):
         self.assertNotIn(job.root(3), mounts_below(job.directory))
         self.check_stopped(job)
 
+    def test_all_daemons_told_to_end(self):
+        """By a scheduler, say: nothing is left even before `copper stop`."""
+        job = self.launch()
+        self.kill(job, range(4), signal.SIGTERM)
+        self.assertEqual([], mounts_below(job.directory))
+        self.assertEqual([], job.daemons())
+        self.check_stopped(job)
+
     def test_daemon_that_hangs(self):
         job = self.launch(options=["--deadline", "2"])
         os.kill(job.daemons()[2], signal.SIGSTOP)
