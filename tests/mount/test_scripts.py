@@ -9,7 +9,7 @@ import subprocess
 from copper import build_directory, clean_environment, wait_until
 from mounted import MountTestCase
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "job"
 MEBIBYTE = 1 << 20
 
 
