@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-from copper import CopperError, clean_environment, kill_all, mounts_below, processes_of, wait_until
+from copper import CopperError, a_document, clean_environment, kill_all, mounts_below, processes_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 
@@ -103,7 +103,7 @@ class Stop(MountTestCase):
         job = self.launch(nodes=2)
         name = next(entry.path for entry in os.scandir(TREE) if entry.is_dir())
         descriptors = [os.open(job.mirrored(node, name), os.O_RDONLY | os.O_DIRECTORY) for node in range(2)]
-        with open(job.mirrored(0, "/usr/share/doc/libc6/copyright"), "rb", buffering=0) as file, \
+        with open(job.mirrored(0, a_document()), "rb", buffering=0) as file, \
                 subprocess.Popen(["cat"], cwd=job.mirrored(1, TREE), stdin=subprocess.PIPE) as inhabitant:
             file.read(10)
             self.check_stopped(job)

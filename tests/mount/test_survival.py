@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 
-from copper import LAUNCHERS, build_directory, mounts_below, nodes_of, processes_of, wait_until
+from copper import LAUNCHERS, a_document, build_directory, mounts_below, nodes_of, processes_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 from witnesses import Witnesses, witness
@@ -85,7 +85,7 @@ class Survival(MountTestCase):
 
     def test_what_is_open_stays_open(self):
         job = self.launch()
-        path = job.mirrored(1, f"{TREE}/libc6/copyright")
+        path = job.mirrored(1, a_document())
         directory = os.open(job.mirrored(1, TREE), os.O_RDONLY | os.O_DIRECTORY)
         self.addCleanup(os.close, directory)
         with open(path, "rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped, \
@@ -94,7 +94,7 @@ class Survival(MountTestCase):
             inode = os.fstat(file.fileno()).st_ino
             file.read(10)
             self.lose(job, 1)
-            original = pathlib.Path(f"{TREE}/libc6/copyright").read_bytes()
+            original = pathlib.Path(a_document()).read_bytes()
             self.assertEqual(original[10:], file.read())
             self.assertEqual(original, mapped[:])
             self.assertEqual(inode, os.stat(path).st_ino)
