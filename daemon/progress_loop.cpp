@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "collectives/verify.hpp"
@@ -147,7 +148,6 @@ bool ProgressLoop::poll_fabric() {
 
 void ProgressLoop::lose_for_good(Rank rank, const std::string& why) {
     acquainted_[rank.value] = false;
-    told_.erase(rank);
     lose({{.rank = rank}}, why);
 }
 
@@ -163,6 +163,7 @@ void ProgressLoop::lose(const std::vector<LostNode>& nodes, const std::string& w
     mover_.peers_lost(nodes, now());
     for (const LostNode& node : nodes) {
         roll_call_.peer_lost(node.rank);
+        told_.erase(node.rank);
     }
 }
 
@@ -424,7 +425,9 @@ void ProgressLoop::tell_acquaintances(const std::string& verb, const std::string
             ranks.push_back(Rank{rank});
         }
     }
-    told_.insert(ranks.begin(), ranks.end());
+    // One that is held to be lost is told, but not waited for.
+    std::copy_if(ranks.begin(), ranks.end(), std::inserter(told_, told_.end()),
+                 [this](Rank rank) { return membership_.is_alive(rank); });
     // Without patience: each addressee answers for itself alone.
     send(ranks, Call{.id = acquaintance_call_id,
                      .origin = around_.fabric.self(),
