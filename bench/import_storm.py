@@ -40,9 +40,9 @@ def package_tree(package="numpy"):
 
 
 @functools.lru_cache
-def mirrored_variables(root, python_path):
+def mirrored_variables(root, python_path, *options):
     """What `copper env` changes."""
-    done = subprocess.run([copper_program(), "env", "--mount", root], env=clean_environment(PYTHONPATH=python_path),
+    done = subprocess.run([copper_program(), "env", "--mount", root, *options], env=clean_environment(PYTHONPATH=python_path),
                           check=True, capture_output=True, text=True)
     return dict(word.split("=", 1) for word in shlex.split(done.stdout) if word != "export")
 
@@ -52,11 +52,13 @@ class Workload:
     """What is imported, from where."""
     packages: list
     trees: list
+    variables: dict = dataclasses.field(default_factory=dict)  # of the processes, besides the usual ones
+    env_options: tuple = ()  # of `copper env`
 
     def environment(self, root=""):
         """Of a process that imports below `root`: a mount (then as `copper env` makes it), or nothing for the direct way."""
-        direct = clean_environment(PYTHONPATH=":".join(self.trees), PYTHONDONTWRITEBYTECODE=1)
-        return {**direct, **mirrored_variables(root, direct["PYTHONPATH"])} if root else direct
+        direct = clean_environment(PYTHONPATH=":".join(self.trees), PYTHONDONTWRITEBYTECODE=1, **self.variables)
+        return {**direct, **mirrored_variables(root, direct["PYTHONPATH"], *self.env_options)} if root else direct
 
     def command(self, root=""):
         # Packages of the standard library may be named too; all others must come from the trees.

@@ -17,14 +17,15 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error_text.hpp"
+#include "base/own_files.hpp"
+#include "daemon/control/private_directory.hpp"
 #include "daemon/json_text.hpp"
 #include "daemon/python_module.hpp"
-#include "daemon/secure_directory.hpp"
 
 namespace copper {
 namespace {
 
-constexpr const char* base_prefix = "/tmp/copper-";
 constexpr const char* record_name = "record.json";
 constexpr const char* new_suffix = ".new";
 constexpr const char* socket_name = "control";
@@ -35,12 +36,16 @@ constexpr std::size_t record_bytes_max = 1U << 20;
 // A dead instance may be removed by `copper stop` while it is being claimed.
 constexpr int claim_attempts_max = 8;
 
-std::string base_directory(uid_t user) {
-    return base_prefix + std::to_string(user);
+// The private directory that an instance's directory lies in.
+std::string base_of(const std::string& directory) {
+    return std::filesystem::path(directory).parent_path();
 }
 
-std::string error_text() {
-    return std::generic_category().message(errno);
+std::string name_of_instance(const std::string& mount) {
+    std::array<char, 17> hash = {};
+    std::snprintf(hash.data(), hash.size(), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(mount.data(), mount.size())));
+    return hash.data();
 }
 
 nlohmann::json to_json(const InstanceRecord& record) {
@@ -77,22 +82,6 @@ InstanceRecord record_from(const nlohmann::json& json) {
     json.at("made_directories").get_to(record.made_directories);
     json.at("run_everywhere").get_to(record.run_everywhere);
     return record;
-}
-
-std::optional<std::string> read_whole(int fd) {
-    std::string text;
-    std::array<char, 4096> buffer;
-    while (text.size() <= record_bytes_max) {
-        const ssize_t got = retry_eintr([&] { return ::read(fd, buffer.data(), buffer.size()); });
-        if (got < 0) {
-            return std::nullopt;
-        }
-        if (got == 0) {
-            return text;
-        }
-        text.append(buffer.data(), static_cast<std::size_t>(got));
-    }
-    return std::nullopt;
 }
 
 bool write_whole(int fd, std::string_view text) {
@@ -133,20 +122,6 @@ tl::expected<void, std::string> write_python_module(int directory) {
     return {};
 }
 
-// The uid in ".../copper-<uid>/<hash>".
-std::optional<uid_t> owner_in(const std::string& directory) {
-    constexpr std::string_view prefix = base_prefix;
-    if (!directory.starts_with(prefix)) {
-        return std::nullopt;
-    }
-    uid_t user = 0;
-    const char* begin = directory.data() + prefix.size();
-    const char* end = directory.data() + directory.size();
-    const auto [rest, error] = std::from_chars(begin, end, user);
-    const bool whole = error == std::errc() && (rest == end || *rest == '/');
-    return whole ? std::optional(user) : std::nullopt;
-}
-
 struct Opened {
     UniqueFd base;
     UniqueFd directory;
@@ -154,11 +129,11 @@ struct Opened {
 
 // Both levels checked to be the user's own, so that root can act on them too.
 tl::expected<Opened, std::string> open_instance(const std::string& directory, Missing missing) {
-    const auto user = owner_in(directory);
+    const auto user = owner_named_by(base_of(directory));
     if (!user) {
         return tl::make_unexpected(directory + ": not an instance directory");
     }
-    auto base = open_private_directory(AT_FDCWD, base_directory(*user), *user, missing);
+    auto base = open_private_directory(AT_FDCWD, base_of(directory), *user, missing);
     if (!base) {
         return tl::make_unexpected(base.error());
     }
@@ -199,7 +174,6 @@ std::string already_served(const InstanceRecord& record, const std::string& dire
     return record.mount + ": already served" + by + "; end it with `copper stop --local --mount " +
            record.mount + "`";
 }
-
 }  // namespace
 
 std::string to_text(const InstanceRecord& record) {
@@ -225,10 +199,15 @@ tl::expected<void, std::string> check_room() {
 }
 
 std::string instance_directory(uid_t user, const std::string& mount) {
-    std::array<char, 17> hash = {};
-    std::snprintf(hash.data(), hash.size(), "%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(mount.data(), mount.size())));
-    return base_directory(user) + "/" + hash.data();
+    const std::string name = name_of_instance(mount);
+    for (const auto& base : private_directories(user)) {
+        struct stat found = {};
+        const std::string directory = base.path + "/" + name;
+        if (::lstat(directory.c_str(), &found) == 0) {
+            return directory;
+        }
+    }
+    return private_directory(user) + "/" + name;
 }
 
 std::string python_module_directory(uid_t user, const std::string& mount) {
@@ -236,8 +215,11 @@ std::string python_module_directory(uid_t user, const std::string& mount) {
 }
 
 tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Predecessor predecessor) {
-    const std::string directory = instance_directory(::geteuid(), record.mount);
     for (int attempt = 0; attempt < claim_attempts_max; ++attempt) {
+        if (const auto base = make_private_directory(); !base) {
+            return tl::make_unexpected(base.error());
+        }
+        const std::string directory = instance_directory(::geteuid(), record.mount);
         auto opened = open_instance(directory, Missing::make);
         if (!opened) {
             return tl::make_unexpected(opened.error());
@@ -259,7 +241,7 @@ tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Prede
         }
         return Instance(directory, std::move(**lock));
     }
-    return tl::make_unexpected(directory + ": another process keeps removing it");
+    return tl::make_unexpected(record.mount + ": another process keeps removing its record");
 }
 
 Instance::Instance(Instance&& other) noexcept
@@ -282,21 +264,15 @@ std::optional<InstanceRecord> read_instance(const std::string& directory) {
     if (!opened) {
         return std::nullopt;
     }
-    const UniqueFd file(::openat(opened->directory.get(), record_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    const auto text = file ? read_whole(file.get()) : std::nullopt;
+    const auto text = read_regular_file(opened->directory.get(), record_name, record_bytes_max);
     return text ? parse_instance_record(*text) : std::nullopt;
 }
 
-std::vector<std::string> find_instances(std::optional<uid_t> user) {
+std::vector<std::string> find_instances(uid_t user) {
     std::vector<std::string> found;
-    std::error_code error;
-    for (const auto& base : std::filesystem::directory_iterator("/tmp", error)) {
-        const auto owner = owner_in(base.path());
-        if (!owner || (user && *owner != *user) || base.path() != base_directory(*owner)) {
-            continue;
-        }
+    for (const auto& base : private_directories(user)) {
         std::error_code unreadable;
-        for (const auto& inner : std::filesystem::directory_iterator(base.path(), unreadable)) {
+        for (const auto& inner : std::filesystem::directory_iterator(base.path, unreadable)) {
             if (open_instance(inner.path(), Missing::refuse)) {
                 found.push_back(inner.path());
             }
@@ -360,7 +336,7 @@ void remove_instance(const std::string& directory) {
         ::unlinkat(opened->directory.get(), name.c_str(), 0);
     }
     ::unlinkat(opened->base.get(), std::filesystem::path(directory).filename().c_str(), AT_REMOVEDIR);
-    ::rmdir(base_directory(*owner_in(directory)).c_str());  // stays if others are in it
+    ::rmdir(base_of(directory).c_str());  // stays if others are in it
 }
 
 }  // namespace copper

@@ -1,7 +1,7 @@
-// What a daemon leaves on its node so that it can be found, stopped and cleaned up after: a directory
-// /tmp/copper-<uid>/<hash of the mount point>/ (mode 0700) with the control socket and a record; and, in
-// python/ there, the module that `copper env` puts in front of PYTHONPATH, where reading it costs nobody
-// anything.
+// What a daemon leaves on its node so that it can be found, stopped and cleaned up after: a directory, named
+// by a hash of the mount point, in the user's private_directory(). It holds the control socket and a record;
+// and, in python/ there, the module that `copper env` puts in front of PYTHONPATH, where reading it costs
+// nobody anything.
 #pragma once
 
 #include <sys/types.h>
@@ -75,15 +75,15 @@ std::string instance_directory(uid_t user, const std::string& mount);
 std::string python_module_directory(uid_t user, const std::string& mount);
 // The record of a mount's instance, whether its daemon lives or not.
 std::optional<InstanceRecord> read_instance(const std::string& directory);
-// Of one user, or of all.
-std::vector<std::string> find_instances(std::optional<uid_t> user);
+// Of one user.
+std::vector<std::string> find_instances(uid_t user);
 bool is_running(pid_t pid, std::uint64_t started);
 // Its daemon, or the process that will replace it.
 bool is_running(const InstanceRecord& record);
 std::uint64_t start_time_of(pid_t pid);  // 0 if there is no such process
 // The live daemon of this mount, of this user.
 std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount);
-// Removes a dead instance's directory (and /tmp/copper-<uid> if it is empty then).
+// Removes a dead instance's directory (and the private directory if it is empty then).
 void remove_instance(const std::string& directory);
 
 }  // namespace copper

@@ -1,5 +1,6 @@
 #include "daemon/log.hpp"
 
+#include <fcntl.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -8,8 +9,9 @@
 #include <array>
 #include <climits>
 #include <filesystem>
-#include <system_error>
 #include <vector>
+
+#include "base/own_files.hpp"
 
 namespace copper {
 namespace {
@@ -48,8 +50,14 @@ tl::expected<void, std::string> start_log(const DaemonOptions& options) {
         }
         if (!directory.empty()) {
             std::filesystem::create_directories(directory);
-            sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(
-                directory + "/" + host_name() + "-" + std::to_string(::getpid()) + "-output.log"));
+            const auto name =
+                directory + "/" + host_name() + "-" + std::to_string(::getpid()) + "-output.log";
+            const auto file = open_own_file(AT_FDCWD, name, 0666);
+            if (!file) {
+                return tl::make_unexpected("cannot write the log: " + file.error());
+            }
+            // Opens the very same file again.
+            sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path_of(*file)));
         }
         auto logger = std::make_shared<spdlog::logger>("copperd", sinks.begin(), sinks.end());
         logger->set_level(spdlog_level(options.log_level));

@@ -207,6 +207,9 @@ int run(int argc, char** argv, const GivenKey& key) {
     if (!fabric) {
         return fail(fabric.error(), exit_failed);
     }
+    if (supervised.vitals != nullptr) {
+        supervised.vitals->note_end_of_this_process();  // after MPI, which has handlers of its own
+    }
     Node this_node(options.value_or(DaemonOptions()), std::move(*fabric), memory, start_error, cores,
                    std::move(supervised));
     node = &this_node;

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <system_error>
 
+#include "base/error_text.hpp"
+#include "base/own_files.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/path.hpp"
 #include "daemon/instance.hpp"
@@ -66,7 +67,7 @@ tl::expected<Found, std::string> look_at(const std::string& path) {
             return tl::make_unexpected(path + ": a dead mount (\"Transport endpoint is not connected\"); " +
                                        clear_command(path) + " clears it");
         }
-        return tl::make_unexpected(path + ": " + std::generic_category().message(errno));
+        return tl::make_unexpected(path + ": " + error_text());
     }
     if (S_ISLNK(found.st_mode)) {
         return tl::make_unexpected(path +
@@ -82,19 +83,16 @@ tl::expected<Found, std::string> look_at(const std::string& path) {
 // Nobody else can have put it there: it is new, or an error.
 tl::expected<void, std::string> make(const std::string& path) {
     if (::mkdir(path.c_str(), for_owner_only) != 0) {
-        return tl::make_unexpected(
-            path + ": cannot make this directory for the mount: " + std::generic_category().message(errno));
+        return tl::make_unexpected(path + ": cannot make this directory for the mount: " + error_text());
     }
     return {};
 }
 
-// /tmp is everybody's: a directory that another user put there is not ours to mount in.
-Obstacle foreign_parent(const std::string& parent) {
-    struct stat found = {};
-    if (::lstat(parent.c_str(), &found) == 0 && found.st_uid != ::geteuid() && found.st_uid != 0) {
-        return parent + ": belongs to user " + std::to_string(found.st_uid) + "; choose another --mount";
-    }
-    return std::nullopt;
+// Who can exchange the mount point, or a directory above it, can give the programs other files than the
+// mirror's.
+Obstacle exchangeable(const std::string& directory) {
+    auto why = why_others_can_exchange(directory);
+    return why.empty() ? Obstacle() : why + "; or choose another --mount";
 }
 
 tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount) {
@@ -111,17 +109,19 @@ tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount
                 mount + ": its parent directory does not exist; make it, or choose another --mount");
         }
         missing.push_back(parent);
-    } else if (auto foreign = is_default ? foreign_parent(parent) : std::nullopt) {
-        return tl::make_unexpected(*foreign);
+    }
+    if (auto obstacle = exchangeable(std::string(parent_path(missing.back())))) {
+        return tl::make_unexpected(std::move(*obstacle));
     }
     std::vector<std::string> made;
     for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
         const auto result = make(*path);
         // With several nodes on this machine, another one may have made the common parent meanwhile.
         const bool now_there = !result && *path == parent && look_at(parent) == Found::directory;
-        if (!result && !now_there) {
+        const auto obstacle = now_there ? exchangeable(parent) : std::nullopt;
+        if ((!result && !now_there) || obstacle) {
             const MadeDirectories undo(std::move(made));
-            return tl::make_unexpected(result.error());
+            return tl::make_unexpected(obstacle ? *obstacle : result.error());
         }
         made.insert(made.begin(), *path);
     }
@@ -158,6 +158,9 @@ tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string
         return tl::make_unexpected(found.error());
     }
     if (*found == Found::directory) {
+        if (auto obstacle = exchangeable(mount)) {
+            return tl::make_unexpected(std::move(*obstacle));
+        }
         return MadeDirectories();  // Session::mount() says if it is not empty
     }
     if (missing == MissingMount::make) {

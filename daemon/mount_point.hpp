@@ -34,8 +34,9 @@ class MadeDirectories {
 bool is_served(const std::string& mount);
 
 // Checks what can be known before mounting: `mount` (as of canonical_mount()) exists, is not served by a
-// Copper, alive or dead, and does not lie in a Copper mount or a filesystem of the kernel. `make` makes it if
-// its parent exists, and for the default mount the parent, /tmp/$USER, as well. The errors say what to do.
+// Copper, alive or dead, does not lie in a Copper mount or a filesystem of the kernel, and nobody else can
+// exchange it or a directory above it. `make` makes it if its parent exists, and for the default mount the
+// parent, /tmp/$USER, as well. The errors say what to do.
 tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
                                                                MissingMount missing);
 

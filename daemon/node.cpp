@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
+#include "daemon/control/private_directory.hpp"
 #include "daemon/json_text.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
@@ -20,7 +22,7 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr const char* leave_verb = "leave";
-constexpr const char* departed_verb = "departed";  // argument: the rank that leaves alone
+constexpr const char* departed_verb = "departed";  // argument: the rank that leaves alone, a blank, and why
 constexpr const char* leave_together = "together";
 constexpr const char* leave_alone = "alone";
 
@@ -28,12 +30,12 @@ constexpr milliseconds stop_patience{10000};  // for all nodes to unmount, where
 constexpr milliseconds stop_patience_max{600000};
 constexpr milliseconds leave_patience{2000};  // for all nodes to hear that they may leave
 constexpr milliseconds flush_time_max{2000};  // for what a leaving node still has to send
-// Launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a second): a node that leaves alone is
-// quick.
-constexpr milliseconds departure_patience{300};  // for all nodes to hear that this one leaves
-constexpr milliseconds flush_time_max_alone{300};
+// The same where it leaves alone. Launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a
+// second).
+constexpr milliseconds flush_time_max_alone{500};
 constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
 constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout, for a node that could not start
+constexpr std::size_t departed_told_max = 64;    // of which `copper status` tells why they left
 constexpr std::uint64_t top_paths_of_job_max = 50000;  // that all nodes together report
 // Between two looks whether a mirror is used whose daemon was lost: then it may be that nobody will stop it.
 constexpr milliseconds unused_time{3600000};
@@ -137,7 +139,11 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
                                   : default_cache_bytes(options_.local ? place_.nodes : 1)},
              [this](const ObjectKey& key) { loop_.want(key); }),
       loop_(loop_options(options_, cores),
-            {.trees = trees_, .cache = cache_, .backing = backing_, .fabric = *fabric_},
+            {.trees = trees_,
+             .cache = cache_,
+             .backing = backing_,
+             .fabric = *fabric_,
+             .activity = supervised.vitals != nullptr ? &supervised.vitals->activity : nullptr},
             [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); }),
       readiness_(loop_, fabric_->size(), [this](ReadyState::Outcome outcome) {
           if (outcome != ReadyState::Outcome::all_ready) {
@@ -162,7 +168,7 @@ int Node::run() {
         spdlog::error("{}", start_error_);
         // In its loop it can say so to rank 0, which then ends the job.
         loop_.at(std::chrono::steady_clock::now() + options_.ready_timeout + forgotten_margin,
-                 [this] { stop_alone(StopReason::forgotten); });
+                 [this] { stop_alone(StopReason::forgotten, to_string(StopReason::forgotten)); });
     }
     if (fabric_->self() == Rank{0} && !succession_) {
         readiness_.begin(options_.ready_timeout);
@@ -188,6 +194,9 @@ tl::expected<void, std::string> Node::start() {
         return tl::make_unexpected(instance.error());
     }
     instance_.emplace(std::move(*instance));
+    if (const auto why = why_elsewhere(private_directory(::geteuid())); !why.empty()) {
+        spdlog::warn("{}", why);
+    }
     if (auto listening = listen(); !listening) {
         return listening;
     }
@@ -216,8 +225,8 @@ tl::expected<void, std::string> Node::succeed() {
         return tl::make_unexpected(session.error());
     }
     session_ = std::move(*session);
-    spdlog::warn("goes on with {} where another process was lost ({}); reads the filesystem by itself",
-                 options_.mount, succession_->loss == Loss::crashed ? "it ended" : "its launcher has ended");
+    spdlog::warn("process {} was lost ({}); this one goes on with {}, and reads the filesystem by itself",
+                 succession_->lost, succession_->why, options_.mount);
     unmount_if_unused_later();
     tell_supervisor_of_life();
     return {};
@@ -277,7 +286,7 @@ void Node::begin_serving() {
     fuse_thread_ = std::thread([this] {
         session_->serve();
         // If it was stopped, this changes nothing.
-        loop_.post([this] { stop_alone(StopReason::unmounted); });
+        loop_.post([this] { stop_alone(StopReason::unmounted, to_string(StopReason::unmounted)); });
     });
     spdlog::info("rank {} of {} serves {}", place_.rank, place_.nodes, options_.mount);
 }
@@ -300,22 +309,24 @@ void Node::clean_up() {
 
 void Node::stop_by_signal(int signal, pid_t sender) {
     loop_.post([this, signal, sender] {
-        spdlog::info("got signal {} of process {}", signal, sender);
+        const std::string why = "signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
+                                ") of process " + std::to_string(sender);
+        spdlog::info("got {}", why);
         // People who mean it say so to this process, or `copper stop`. A launcher that ends its processes may
         // have been killed itself, while the job's programs go on.
         if (outlived_ && sender == ::getppid() && session_ != nullptr) {
-            leave_mount_to_successor();
+            leave_mount_to_successor(why);
         } else {
-            stop_alone(StopReason::signal);
+            stop_alone(StopReason::signal, why);
         }
     });
 }
 
-void Node::leave_mount_to_successor() {
+void Node::leave_mount_to_successor(const std::string& why) {
     if (stop_reason_ == StopReason::none) {
         stop_reason_ = StopReason::launcher_ended;
-        supervisor_.launcher_ends();
-        tell_departure();
+        supervisor_.launcher_ends("its launcher ended it: " + why);
+        depart("its launcher ended it: " + why);
     }
 }
 
@@ -346,7 +357,7 @@ void Node::stop(StopReason reason) {
     supervisor_.release();
 }
 
-void Node::stop_alone(StopReason reason) {
+void Node::stop_alone(StopReason reason, const std::string& why) {
     if (stop_reason_ != StopReason::none) {
         return;
     }
@@ -354,13 +365,13 @@ void Node::stop_alone(StopReason reason) {
     // Nothing that others can see is left, should the process be killed before its end.
     instance_.reset();
     made_ = MadeDirectories();
-    tell_departure();
+    depart(why);
 }
 
 // Others need not find out by waiting in vain.
-void Node::tell_departure() {
-    loop_.call(departed_verb, std::to_string(fabric_->self().value), departure_patience,
-               [this](const ProgressLoop::Parts&) { leave(Parting::alone); });
+void Node::depart(const std::string& why) {
+    loop_.tell_acquaintances(departed_verb, std::to_string(fabric_->self().value) + " " + why);
+    leave(Parting::alone);
 }
 
 void Node::leave(Parting parting) {
@@ -446,6 +457,10 @@ const char* Node::state() {
 json Node::answer_status() {
     const auto& readers = loop_.membership().readers();
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
+    json departed = json::object();
+    for (const auto& [rank, why] : departed_) {
+        departed[std::to_string(rank.value)] = why;
+    }
     return {{"host", host_name()},
             {"state", state()},
             {"mount", options_.mount},
@@ -456,7 +471,9 @@ json Node::answer_status() {
             {"alive", loop_.membership().alive().size()},
             {"reads", session_ != nullptr && session_->passes_through() ? "passthrough" : "daemon"},
             {"trees", trees_.roots()},
-            {"error", start_error_}};
+            {"error", start_error_},
+            {"why", succession_ ? succession_->why : start_error_},
+            {"departed", departed}};
 }
 
 json Node::answer_stats(const std::string& paths_max) {
@@ -494,11 +511,18 @@ json Node::answer_stop(const std::string& patience_ms) {
     return {{"host", host_name()}, {"unmounted", unmounted}, {"reason", to_string(stop_reason_)}};
 }
 
-json Node::answer_departed(const std::string& rank_text) {
-    const auto rank = std::strtoull(rank_text.c_str(), nullptr, 10);
+json Node::answer_departed(const std::string& rank_and_why) {
+    char* why = nullptr;
+    const auto rank = std::strtoull(rank_and_why.c_str(), &why, 10);
     if (rank < fabric_->size() && rank != fabric_->self().value) {
-        // Not now: the call itself still passes through the tree of the node that leaves.
-        loop_.post([this, left = Rank{static_cast<std::uint32_t>(rank)}] { loop_.lose_for_good(left); });
+        // Not now: the answer goes to that node.
+        loop_.post([this, left = Rank{static_cast<std::uint32_t>(rank)},
+                    reason = "it has left:" + std::string(why)] {
+            loop_.lose_for_good(left, reason);
+            if (departed_.size() < departed_told_max) {
+                departed_[left] = reason;
+            }
+        });
     }
     return {{"host", host_name()}};
 }

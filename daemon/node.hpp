@@ -6,7 +6,7 @@
 // thread.
 #pragma once
 
-#include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,7 +87,7 @@ class Node {
     nlohmann::json answer_status();
     nlohmann::json answer_stats(const std::string& paths_max);
     nlohmann::json answer_stop(const std::string& patience_ms);
-    nlohmann::json answer_departed(const std::string& rank_text);
+    nlohmann::json answer_departed(const std::string& rank_and_why);
     nlohmann::json answer_leave(const std::string& how);
     const char* state();
 
@@ -95,9 +95,10 @@ class Node {
     ControlReply make_reply(const ProgressLoop::Parts& parts) const;
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
-    void stop_alone(StopReason reason);
-    void leave_mount_to_successor();
-    void tell_departure();
+    void stop_alone(StopReason reason, const std::string& why);
+    void leave_mount_to_successor(const std::string& why);
+    // `why`: for the others' logs and for status.
+    void depart(const std::string& why);
     void unmount_if_unused_later();
     void tell_supervisor_of_life();
     // Stops all nodes; `then` gets what they say before they leave.
@@ -123,7 +124,8 @@ class Node {
     StopReason stop_reason_ = StopReason::none;
     Parting parting_ = Parting::together;
     bool leaving_ = false;
-    bool outlived_ = false;  // the mount is to outlive this process
+    std::map<Rank, std::string> departed_;  // alone, and why
+    bool outlived_ = false;                 // the mount is to outlive this process
     std::uint64_t requests_seen_ = 0;
 
     MadeDirectories made_;

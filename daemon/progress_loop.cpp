@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "collectives/verify.hpp"
@@ -30,6 +31,9 @@ FailureDetector::Options detector_options(FailureDetector::Options options, cons
     return options;
 }
 
+// Of a call that RollCall knows nothing of; its own begin with 1.
+constexpr std::uint64_t acquaintance_call_id = 0;
+
 template <typename... Ts>
 struct Overloaded : Ts... {
     using Ts::operator()...;
@@ -51,6 +55,7 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
       roll_call_(membership_, *this),
       failure_detector_(detector_options(options_.failure_detector, around_.fabric)),
       pacer_(options_.pacer),
+      acquainted_(around_.fabric.size()),
       compressor_(options_.compression),
       pool_(options_.pool) {}
 
@@ -85,13 +90,18 @@ void ProgressLoop::run() {
     ::prctl(PR_SET_TIMERSLACK, timer_slack_ns);
     while (!may_leave()) {
         const TimePoint began = now();
+        is_at(Activity::own_requests);
         bool moved = take_events();
+        is_at(Activity::fabric);
         moved = poll_fabric() || moved;
+        is_at(Activity::what_was_due);
         run_due();
+        is_at(Activity::starting_reads);
         start_reads();
         if (moved) {
             turns_.record(now() - began);
         }
+        is_at(Activity::waiting);
         pause(moved                  ? Pacer::Activity::moved
               : mover_.pending() > 0 ? Pacer::Activity::waiting
                                      : Pacer::Activity::none);
@@ -102,7 +112,7 @@ bool ProgressLoop::may_leave() const {
     if (!leave_by_) {
         return false;
     }
-    const bool quiet = !roll_call_.next_deadline() && around_.fabric.flushed();
+    const bool quiet = told_.empty() && !roll_call_.next_deadline() && around_.fabric.flushed();
     return quiet || now() >= *leave_by_;
 }
 
@@ -139,26 +149,33 @@ void ProgressLoop::handle(Event& event, TimePoint time) {
 
 bool ProgressLoop::poll_fabric() {
     return around_.fabric.must_poll() &&
-           around_.fabric.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
-                                   [this](Rank rank) { lose_for_good(rank); });
+           around_.fabric.progress(
+               [this](Rank from, const Frame& frame) {
+                   is_at(Activity::message);
+                   receive(from, frame);
+                   is_at(Activity::fabric);
+               },
+               [this](Rank rank) { lose_for_good(rank, "the link to it is broken"); });
 }
 
-void ProgressLoop::lose_for_good(Rank rank) {
-    lose({{.rank = rank}});
+void ProgressLoop::lose_for_good(Rank rank, const std::string& why) {
+    acquainted_[rank.value] = false;
+    lose({{.rank = rank}}, why);
 }
 
-void ProgressLoop::lose(const std::vector<LostNode>& nodes) {
+void ProgressLoop::lose(const std::vector<LostNode>& nodes, const std::string& why) {
     if (nodes.empty()) {
         return;
     }
     for (const LostNode& node : nodes) {
         if (membership_.is_alive(node.rank)) {
-            spdlog::warn("node {} is lost", node.rank.value);
+            spdlog::warn("node {} is lost: {}", node.rank.value, why);
         }
     }
     mover_.peers_lost(nodes, now());
     for (const LostNode& node : nodes) {
         roll_call_.peer_lost(node.rank);
+        told_.erase(node.rank);
     }
 }
 
@@ -172,7 +189,7 @@ void ProgressLoop::heed(Rank from, const View& view, TimePoint time) {
     for (const auto& [rank, heard, epoch] : FailureDetector::returned(view, membership_, time)) {
         regain(rank, heard, time);
     }
-    lose(failure_detector_.lost(view, membership_, time));
+    lose(failure_detector_.lost(view, membership_, time), "node " + std::to_string(from.value) + " says so");
 }
 
 void ProgressLoop::regain(Rank rank, TimePoint heard, TimePoint time) {
@@ -195,7 +212,7 @@ void ProgressLoop::look_after_peers(TimePoint time) {
     awaited.merge(roll_call_.awaited());
     const auto verdict = failure_detector_.look(awaited, membership_.suspects(), time);
     send(verdict.to_ping, Ping{});
-    lose(verdict.lost);
+    lose(verdict.lost, "it does not answer");
 }
 
 // Once: whoever sends them could fill the log.
@@ -236,6 +253,7 @@ void ProgressLoop::receive(Rank from, const Frame& frame) {
     }
     const TimePoint time = now();
     heard(from, time);
+    acquainted_[from.value] = true;
     std::visit(Overloaded{[&](const Interest& interest) {
                               heed(from, interest.view, time);
                               mover_.receive(from, interest, time);
@@ -247,7 +265,13 @@ void ProgressLoop::receive(Rank from, const Frame& frame) {
                           [&](const Decline& decline) { mover_.receive(from, decline, time); },
                           [&](const Working& working) { mover_.receive(from, working, time); },
                           [&](const Call& call) { roll_call_.receive(from, call, time); },
-                          [&](const Answer& answer) { roll_call_.receive(from, answer, time); },
+                          [&](const Answer& answer) {
+                              if (answer.id == acquaintance_call_id) {
+                                  told_.erase(from);
+                              } else {
+                                  roll_call_.receive(from, answer, time);
+                              }
+                          },
                           [&](const Ping&) {
                               send({&from, 1}, Pong{});
                           },
@@ -391,6 +415,7 @@ void ProgressLoop::send(std::span<const Rank> to, const Message& message) {
     }
     const Frame frame = encode(message);
     for (const Rank rank : to) {
+        acquainted_[rank.value] = true;
         around_.fabric.send(rank, frame);
     }
 }
@@ -415,6 +440,24 @@ void ProgressLoop::call(std::string verb, std::string argument, std::chrono::mil
                         std::function<void(const Parts&)> done, Call::Silence silence) {
     callers_[roll_call_.call(std::move(verb), std::move(argument), patience, now(), silence)] =
         std::move(done);
+}
+
+void ProgressLoop::tell_acquaintances(const std::string& verb, const std::string& argument) {
+    std::vector<Rank> ranks;
+    for (std::uint32_t rank = 0; rank < acquainted_.size(); ++rank) {
+        if (acquainted_[rank] && Rank{rank} != around_.fabric.self()) {
+            ranks.push_back(Rank{rank});
+        }
+    }
+    // One that is held to be lost is told, but not waited for.
+    std::copy_if(ranks.begin(), ranks.end(), std::inserter(told_, told_.end()),
+                 [this](Rank rank) { return membership_.is_alive(rank); });
+    // Without patience: each addressee answers for itself alone.
+    send(ranks, Call{.id = acquaintance_call_id,
+                     .origin = around_.fabric.self(),
+                     .verb = verb,
+                     .argument = argument,
+                     .patience = std::chrono::milliseconds(0)});
 }
 
 void ProgressLoop::at(TimePoint due, Task task) {

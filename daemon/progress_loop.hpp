@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
 #include "fuse/counters.hpp"
+#include "daemon/vitals.hpp"
 
 namespace copper {
 
@@ -55,6 +57,7 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
         Cache& cache;
         BackingStore& backing;
         Fabric& fabric;
+        std::atomic<Activity>* activity = nullptr;  // is told what the loop does
     };
     // The node's own answer to a roll call, in the loop's thread.
     using AnswerCall = std::function<std::string(const std::string& verb, const std::string& argument)>;
@@ -68,16 +71,20 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
 
     // The rest belongs to the loop's thread, which is the fabric's thread.
     void run();  // until leave()
-    // Ends run() as soon as no roll call passes through this node and all is sent, or after `time_max`.
+    // Ends run() as soon as no roll call passes through this node, all is sent, and those who were told
+    // something have answered; or after `time_max`.
     void leave(std::chrono::milliseconds time_max);
+    // Says this to the nodes that this one has exchanged messages with, and has not lost. leave() waits for
+    // their answers. Never to all: when every node of a job leaves alone, that must not take N^2 messages.
+    void tell_acquaintances(const std::string& verb, const std::string& argument);
     // Asks all nodes; `done` gets the answers.
     void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
               std::function<void(const Parts&)> done, Call::Silence silence = Call::Silence::is_suspicious);
     void at(TimePoint due, Task task);
     // It has read the backing filesystem out of turn within the last minute.
     bool is_degraded() const { return degraded_; }
-    // This node is not to be counted on any more, whatever it may still say.
-    void lose_for_good(Rank rank);
+    // This node is not to be counted on any more, whatever it may still say; `why` is for the log.
+    void lose_for_good(Rank rank, const std::string& why);
 
     const Membership& membership() const { return membership_; }
     const MoverCounters& mover_counters() const { return mover_.counters(); }
@@ -127,7 +134,7 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     void look_after_itself(TimePoint now);
     void heed(Rank from, const View& view, TimePoint time);
     void regain(Rank rank, TimePoint heard, TimePoint time);
-    void lose(const std::vector<LostNode>& nodes);
+    void lose(const std::vector<LostNode>& nodes, const std::string& why);
     bool poll_fabric();
     void start_reads();
     bool start_read(const ObjectKey& key, ReadFor whom);
@@ -137,6 +144,11 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     void run_due();
     std::optional<TimePoint> next_deadline() const;
     bool may_leave() const;
+    void is_at(Activity activity) const {
+        if (around_.activity != nullptr) {
+            around_.activity->store(activity, std::memory_order_relaxed);
+        }
+    }
     void pause(Pacer::Activity activity);
     void wait_for_events(std::optional<TimePoint> until);
 
@@ -163,8 +175,10 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     bool warned_of_strangers_ = false;
     std::atomic<bool> warned_of_large_object_ = false;
     std::optional<TimePoint> leave_by_;
-    std::vector<Event> taken_;    // from the inbox
-    std::size_t next_taken_ = 0;  // those before it are handled
+    std::vector<bool> acquainted_;  // by rank
+    std::set<Rank> told_;           // by tell_acquaintances(), and silent since
+    std::vector<Event> taken_;      // from the inbox
+    std::size_t next_taken_ = 0;    // those before it are handled
 
     Guarded<Inbox> inbox_;
     std::condition_variable wake_;

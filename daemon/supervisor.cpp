@@ -17,9 +17,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
+#include "base/error_text.hpp"
 #include "daemon/instance.hpp"
 #include "daemon/log.hpp"
 #include "daemon/mount_point.hpp"
@@ -47,11 +49,30 @@ enum class Word : std::uint8_t { keep, begin, is_alive, launcher_ends, release, 
 struct Packet {
     Word word = Word::dismiss;
     Place place = {};
-    std::array<char, PATH_MAX> mount = {};
+    std::array<char, PATH_MAX> text = {};  // the mount point; why its launcher ends the daemon
 };
 
-std::string error_text() {
-    return std::generic_category().message(errno);
+void set_text(Packet& packet, const std::string& text) {
+    std::copy_n(text.data(), std::min(text.size(), packet.text.size() - 1), packet.text.data());
+}
+
+// What /proc says of it: proc(5).
+std::string state_of(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(file, text);
+    const auto end_of_command = text.rfind(") ");
+    switch (end_of_command != std::string::npos ? text[end_of_command + 2] : '?') {
+        case 'T':
+        case 't':
+            return "stopped by a signal or a debugger";
+        case 'D':
+            return "waiting in the kernel, for a filesystem perhaps";
+        case 'R':
+            return "running";
+        default:
+            return "asleep";
+    }
 }
 
 void send_packet(int socket, const Packet& packet, const HandOver* hand_over) {
@@ -124,8 +145,9 @@ void leave_launcher(int keep) {
 
 class Supervisor {
   public:
-    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t daemon)
+    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t daemon, Vitals& vitals)
         : options_(options),
+          vitals_(vitals),
           hang_time_(std::max<milliseconds>(hang_time_min, hang_deadlines * options.deadline)),
           daemon_(std::move(link)),
           pid_(daemon),
@@ -157,7 +179,7 @@ class Supervisor {
             const int patience = outlives_ ? static_cast<int>(hang_time_.count()) : -1;
             if (retry_eintr([&] { return ::poll(polled.data(), polled.size(), patience); }) == 0 &&
                 is_running(pid_, pid_started_)) {
-                ::kill(pid_, SIGKILL);
+                kill_for_silence();
             }
             if (polled[1].revents != 0) {
                 take_signal();
@@ -168,16 +190,27 @@ class Supervisor {
         }
     }
 
+    void kill_for_silence() {
+        if (why_.empty()) {
+            const auto silence =
+                std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - heard_at_);
+            why_ = "killed by its supervisor: it had said nothing for " + std::to_string(silence.count()) +
+                   " s; its loop " + to_string(vitals_.activity) + ", its process was " + state_of(pid_);
+        }
+        ::kill(pid_, SIGKILL);
+    }
+
     // False if there was nobody to hear any more.
     bool hear() {
         const auto packet = receive_packet(daemon_.get(), hand_over_);
         if (!packet) {
             return false;
         }
+        heard_at_ = steady_clock::now();
         switch (packet->word) {
             case Word::keep:
                 place_ = packet->place;
-                mount_ = packet->mount.data();
+                mount_ = packet->text.data();
                 break;
             case Word::begin:
                 outlives_ = true;
@@ -186,10 +219,12 @@ class Supervisor {
                 break;
             case Word::launcher_ends:
                 loss_ = Loss::launcher_ended;
+                why_ = packet->text.data();
                 break;
             case Word::release:
                 hand_over_ = {};
                 outlives_ = false;
+                is_released_ = true;
                 break;
             case Word::dismiss:
                 // Not before its child: whoever stops them may know only this process.
@@ -203,6 +238,7 @@ class Supervisor {
         signalfd_siginfo info = {};
         if (::read(signals_.get(), &info, sizeof(info)) > 0) {
             outlives_ = false;
+            told_by_ = static_cast<pid_t>(info.ssi_pid);
             if (is_successor_) {
                 ::kill(pid_, SIGTERM);
             }
@@ -210,7 +246,10 @@ class Supervisor {
     }
 
     std::optional<Supervised> succeed() {
-        reap();
+        const auto status = reap();
+        if (why_.empty()) {
+            why_ = status ? describe_end(*status) : describe_end(vitals_);
+        }
         if (mount_.empty()) {
             ::_exit(0);
         }
@@ -227,6 +266,7 @@ class Supervisor {
         UniqueFd theirs(ends[1]);
         daemon_ = UniqueFd(ends[0]);
         const pid_t supervisor = ::getpid();
+        vitals_.reset();
         const pid_t successor = ::fork();
         if (successor < 0) {
             give_up();
@@ -235,13 +275,19 @@ class Supervisor {
             pid_ = successor;
             pid_started_ = start_time_of(successor);
             is_successor_ = true;
+            why_.clear();
+            heard_at_ = steady_clock::now();
             return std::nullopt;
         }
         ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
         ::prctl(PR_SET_NAME, "copperd");
-        return Supervised{
-            .link = SupervisorLink(std::move(theirs), supervisor),
-            .succession = Succession{.hand_over = std::move(hand_over_), .place = place_, .loss = loss_}};
+        return Supervised{.link = SupervisorLink(std::move(theirs), supervisor),
+                          .vitals = &vitals_,
+                          .succession = Succession{.hand_over = std::move(hand_over_),
+                                                   .place = place_,
+                                                   .loss = loss_,
+                                                   .lost = pid_,
+                                                   .why = why_}};
     }
 
     // A daemon that is lost again and again is not to be replaced as fast as it can be.
@@ -250,7 +296,6 @@ class Supervisor {
         std::erase_if(losses_, [now](steady_clock::time_point at) { return now - at > losses_window; });
         losses_.push_back(now);
         if (losses_.size() > losses_max) {
-            say_why();
             outlives_ = false;
         } else if (losses_.size() > 1) {
             const auto until = now + first_wait * (1 << (losses_.size() - 2));
@@ -262,22 +307,31 @@ class Supervisor {
         }
     }
 
-    void say_why() const {
+    void say_why_it_gives_up() const {
+        std::string reason = "before all nodes served";
+        if (losses_.size() > losses_max) {
+            reason = "for the " + std::to_string(losses_.size()) + "th time within " +
+                     std::to_string(losses_window.count()) + " s";
+        } else if (told_by_ != 0) {
+            reason = "after a signal of process " + std::to_string(told_by_) + " to its supervisor";
+        }
         if (start_log(options_)) {
             spdlog::critical(
-                "the daemon was lost {} times within {} s: {} is given up. See the logs of its "
-                "processes; end what is left with `copper stop --local`",
-                losses_max + 1, losses_window.count(), mount_);
+                "process {} was lost {} ({}): {} is given up. End what is left with `copper stop --local`",
+                pid_, reason, why_, mount_);
             spdlog::default_logger()->flush();
         }
     }
 
-    void reap() {
-        if (is_successor_) {
-            int status = 0;
-            retry_eintr([&] { return ::waitpid(pid_, &status, 0); });
-            is_successor_ = false;
+    // The status of one that is a child.
+    std::optional<int> reap() {
+        if (!is_successor_) {
+            return std::nullopt;
         }
+        int status = 0;
+        retry_eintr([&] { return ::waitpid(pid_, &status, 0); });
+        is_successor_ = false;
+        return status;
     }
 
     // Leaves nothing behind, and another job alone that may be here by now.
@@ -287,6 +341,9 @@ class Supervisor {
         // (A process closes its end of the connection a moment before its own.)
         if (record && record->pid != pid_ && is_running(record->pid, record->pid_started)) {
             ::_exit(0);
+        }
+        if (!is_released_) {
+            say_why_it_gives_up();
         }
         if (is_served(mount_)) {
             unmount(mount_);
@@ -301,6 +358,7 @@ class Supervisor {
     }
 
     const DaemonOptions& options_;
+    Vitals& vitals_;
     const milliseconds hang_time_;
     UniqueFd daemon_;  // the socket to it
     pid_t pid_;        // of it
@@ -310,6 +368,10 @@ class Supervisor {
     sigset_t watched_ = {};
     sigset_t mask_before_ = {};
     bool outlives_ = false;
+    bool is_released_ = false;
+    pid_t told_by_ = 0;  // to end, by a signal
+    steady_clock::time_point heard_at_ = steady_clock::now();
+    std::string why_;  // the daemon is lost, as far as that is known already
     Loss loss_ = Loss::crashed;
     Place place_;
     std::string mount_;
@@ -321,7 +383,7 @@ class Supervisor {
 
 void SupervisorLink::keep(const HandOver& hand_over, Place place, const std::string& mount) {
     Packet packet{.word = Word::keep, .place = place};
-    std::copy_n(mount.data(), std::min(mount.size(), packet.mount.size() - 1), packet.mount.data());
+    set_text(packet, mount);
     send_packet(socket_.get(), packet, &hand_over);
 }
 
@@ -333,8 +395,10 @@ void SupervisorLink::is_alive() {
     send_packet(socket_.get(), {.word = Word::is_alive}, nullptr);
 }
 
-void SupervisorLink::launcher_ends() {
-    send_packet(socket_.get(), {.word = Word::launcher_ends}, nullptr);
+void SupervisorLink::launcher_ends(const std::string& why) {
+    Packet packet{.word = Word::launcher_ends};
+    set_text(packet, why);
+    send_packet(socket_.get(), packet, nullptr);
 }
 
 void SupervisorLink::release() {
@@ -352,17 +416,22 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
     }
     UniqueFd ours(ends[0]);
     UniqueFd theirs(ends[1]);
+    Vitals* vitals = Vitals::make();
+    if (vitals == nullptr) {
+        return tl::make_unexpected("cannot start a supervisor: mmap: " + error_text());
+    }
     const pid_t daemon = ::getpid();
     const pid_t supervisor = ::fork();
     if (supervisor < 0) {
         return tl::make_unexpected("cannot start a supervisor: fork: " + error_text());
     }
     if (supervisor > 0) {
-        return Supervised{.link = SupervisorLink(std::move(ours), supervisor), .succession = {}};
+        return Supervised{
+            .link = SupervisorLink(std::move(ours), supervisor), .vitals = vitals, .succession = {}};
     }
     ours.reset();
     leave_launcher(theirs.get());
-    return Supervisor(options, std::move(theirs), daemon).run();
+    return Supervisor(options, std::move(theirs), daemon, *vitals).run();
 }
 
 }  // namespace copper

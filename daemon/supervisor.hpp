@@ -18,6 +18,7 @@
 
 #include "cache/unique_fd.hpp"
 #include "daemon/options.hpp"
+#include "daemon/vitals.hpp"
 #include "fuse/lasting_memory.hpp"
 
 namespace copper {
@@ -30,7 +31,7 @@ struct Place {
 
 // Why a daemon has a successor.
 enum class Loss : std::uint8_t {
-    crashed,
+    crashed,         // or was killed, or ended by itself
     launcher_ended,  // which ends its processes; the mirror stays as long as it is used
 };
 
@@ -39,6 +40,8 @@ struct Succession {
     HandOver hand_over;
     Place place;
     Loss loss = Loss::crashed;
+    pid_t lost = 0;   // the daemon that was lost
+    std::string why;  // it was, in words
 };
 
 // The daemon's end of its connection with the supervisor. Not thread-safe. All that it says is a few words to
@@ -55,8 +58,8 @@ class SupervisorLink {
     // The progress loop runs. To be said every alive_interval from begin() on.
     void is_alive();
     static constexpr std::chrono::seconds alive_interval{1};
-    // This process is about to be ended by its launcher.
-    void launcher_ends();
+    // This process is about to be ended by its launcher; `why` says how that showed.
+    void launcher_ends(const std::string& why);
     // The mount is gone, or is to go with this process, and so is all that is left of it on this node.
     void release();
     // Nothing is left. The supervisor ends.
@@ -72,6 +75,7 @@ class SupervisorLink {
 
 struct Supervised {
     SupervisorLink link;
+    Vitals* vitals = nullptr;              // of this process
     std::optional<Succession> succession;  // this process is a successor
 };
 

@@ -75,7 +75,7 @@ class SurvivalTestCase(ClusterTestCase):
 
     def check_unnoticed(self, witnesses):
         self.assertEqual([], witnesses.problems())
-        self.assertGreater(witnesses.calls(), 20)
+        self.assertGreater(witnesses.calls(), 0)
 
 
 class MpiRunSurvival(SurvivalTestCase):

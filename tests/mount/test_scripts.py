@@ -6,10 +6,10 @@ import shutil
 import signal
 import subprocess
 
-from copper import build_directory, clean_environment, wait_until
+from copper import a_document, build_directory, clean_environment, wait_until
 from mounted import MountTestCase
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "job"
 MEBIBYTE = 1 << 20
 
 
@@ -136,6 +136,6 @@ class Pbs(MountTestCase):
                 killed, stopped, _ = job.daemons()
                 os.kill(killed, signal.SIGKILL)
                 os.kill(stopped, signal.SIGSTOP)
-                with open(job.mirrored(2, "/usr/share/doc/base-files/copyright"), "rb"):
+                with open(job.mirrored(2, a_document()), "rb"):
                     self.hook(program, "42.host")
                 self.assertEqual([], job.leftovers())

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-from copper import CopperError, clean_environment, kill_all, mounts_below, processes_of, wait_until
+from copper import CopperError, a_document, clean_environment, kill_all, mounts_below, processes_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 
@@ -79,6 +79,14 @@ class Stop(MountTestCase):
         self.assertNotIn(job.root(3), mounts_below(job.directory))
         self.check_stopped(job)
 
+    def test_all_daemons_told_to_end(self):
+        """By a scheduler, say: nothing is left even before `copper stop`."""
+        job = self.launch()
+        self.kill(job, range(4), signal.SIGTERM)
+        self.assertEqual([], mounts_below(job.directory))
+        self.assertEqual([], job.daemons())
+        self.check_stopped(job)
+
     def test_daemon_that_hangs(self):
         job = self.launch(options=["--deadline", "2"])
         os.kill(job.daemons()[2], signal.SIGSTOP)
@@ -95,7 +103,7 @@ class Stop(MountTestCase):
         job = self.launch(nodes=2)
         name = next(entry.path for entry in os.scandir(TREE) if entry.is_dir())
         descriptors = [os.open(job.mirrored(node, name), os.O_RDONLY | os.O_DIRECTORY) for node in range(2)]
-        with open(job.mirrored(0, "/usr/share/doc/libc6/copyright"), "rb", buffering=0) as file, \
+        with open(job.mirrored(0, a_document()), "rb", buffering=0) as file, \
                 subprocess.Popen(["cat"], cwd=job.mirrored(1, TREE), stdin=subprocess.PIPE) as inhabitant:
             file.read(10)
             self.check_stopped(job)

@@ -153,6 +153,15 @@ def as_nobody(*more):
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more]
 
 
+DOCUMENTS = "/usr/share/doc"
+
+
+def a_document():
+    """A file in a directory of DOCUMENTS. Which ones there are depends on the packages of the machine."""
+    return next(str(path) for path in sorted(pathlib.Path(DOCUMENTS).glob("*/*"))
+                if path.is_file() and not path.is_symlink() and path.stat().st_size > 10)
+
+
 class Copper:
     """A job of `nodes` daemons on this machine. A context manager: what it started ends with the block."""
 

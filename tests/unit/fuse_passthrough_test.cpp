@@ -36,7 +36,7 @@ class FusePassthrough : public testing::Test {
     }
     template <typename F>
     static bool wait_until(F is_so) {
-        const auto deadline = std::chrono::steady_clock::now() + 5s;
+        const auto deadline = std::chrono::steady_clock::now() + 60s;
         while (!is_so() && std::chrono::steady_clock::now() < deadline) {
             std::this_thread::sleep_for(1ms);
         }

@@ -48,7 +48,7 @@ TEST(Metrics, EachRowOfTheTableIsInANodesMetricsAndTheOtherWayRound) {
 }
 
 TEST(Metrics, TheKeysThatToolsReadAreThere) {
-    // INTERFACE: `copper stats --json`.
+    // As `copper stats --json` prints it.
     const json expected = json::parse(R"({
         "fuse": {"requests": 0, "lookup": 0, "getattr": 0, "readdir": 0, "readlink": 0, "open": 0, "read": 0,
                  "bytes_read": 0},

@@ -52,7 +52,7 @@ class SupervisorTest : public testing::Test {
 
     // A daemon that is killed after `life`, and its successors, each of which ends after `succeed`. Returns
     // when they and the supervisor have ended.
-    static void lose_daemon(const std::function<void(SupervisorLink&)>& life,
+    static void lose_daemon(const std::function<void(Supervised&)>& life,
                             const std::function<void(Supervised&)>& succeed) {
         if (::fork() == 0) {
             auto supervised = supervise(DaemonOptions());
@@ -63,11 +63,29 @@ class SupervisorTest : public testing::Test {
                 succeed(*supervised);
                 ::_exit(0);
             }
-            life(supervised->link);
+            life(*supervised);
             ::kill(::getpid(), SIGKILL);
         }
         while (::wait(nullptr) > 0 || errno == EINTR) {
         }
+    }
+
+    // What the first successor is told of its predecessor's end.
+    std::string why_lost(const std::function<void()>& end) {
+        lose_daemon(
+            [&](Supervised& daemon) {
+                keep_nothing(daemon.link, mount_);
+                daemon.link.begin();
+                daemon.vitals->note_end_of_this_process();
+                end();
+            },
+            [this](Supervised& successor) {
+                std::ofstream(successor_) << successor.succession->why;
+                successor.link.dismiss();
+            });
+        std::string why;
+        std::getline(std::ifstream(successor_), why);
+        return why;
     }
 
     const std::string root_ = "/tmp/copper-supervisor-test-" + std::to_string(::getpid());
@@ -84,9 +102,9 @@ class SupervisorTest : public testing::Test {
 
 TEST_F(SupervisorTest, ALostDaemonHasASuccessorWithWhatItKept) {
     lose_daemon(
-        [this](SupervisorLink& link) {
-            keep_nothing(link, mount_);
-            link.begin();
+        [this](Supervised& daemon) {
+            keep_nothing(daemon.link, mount_);
+            daemon.link.begin();
         },
         write_down_);
     std::string text;
@@ -94,13 +112,29 @@ TEST_F(SupervisorTest, ALostDaemonHasASuccessorWithWhatItKept) {
     EXPECT_EQ(text, "2 11");
 }
 
+TEST_F(SupervisorTest, ASuccessorIsToldWhyItsPredecessorEnded) {
+    EXPECT_EQ(why_lost([] {
+                  ::kill(::getpid(), SIGSEGV);
+                  ::pause();
+              }),
+              "crashed: signal 11 (Segmentation fault)");
+    EXPECT_EQ(why_lost([] { std::abort(); }), "crashed: signal 6 (Aborted)");
+    EXPECT_EQ(why_lost([] {
+                  ::kill(::getpid(), SIGUSR1);
+                  ::pause();
+              }),
+              "killed: signal 10 (User defined signal 1)");
+    EXPECT_EQ(why_lost([] { std::exit(7); }), "ended by itself: exit status 7");
+    EXPECT_EQ(why_lost([] {}), "killed: it left no word (SIGKILL, as of the kernel for lack of memory)");
+}
+
 TEST_F(SupervisorTest, ADaemonThatIsLostAfterItsUnmountLeavesNothing) {
     lose_daemon(
-        [this](SupervisorLink& link) {
+        [this](Supervised& daemon) {
             auto instance = Instance::claim(record());
-            keep_nothing(link, mount_);
-            link.begin();
-            link.release();
+            keep_nothing(daemon.link, mount_);
+            daemon.link.begin();
+            daemon.link.release();
             ::kill(::getpid(), SIGKILL);
         },
         write_down_);
@@ -111,9 +145,9 @@ TEST_F(SupervisorTest, ADaemonThatIsLostAfterItsUnmountLeavesNothing) {
 
 TEST_F(SupervisorTest, ADaemonThatIsLostBeforeTheOthersServeLeavesNothing) {
     lose_daemon(
-        [this](SupervisorLink& link) {
+        [this](Supervised& daemon) {
             auto instance = Instance::claim(record());
-            keep_nothing(link, mount_);
+            keep_nothing(daemon.link, mount_);
             ::kill(::getpid(), SIGKILL);
         },
         write_down_);
@@ -125,10 +159,10 @@ TEST_F(SupervisorTest, ALaterJobAtTheSamePlaceIsLeftAlone) {
     const auto later = Instance::claim(record());
     ASSERT_TRUE(later);
     lose_daemon(
-        [this](SupervisorLink& link) {
-            keep_nothing(link, mount_);
-            link.begin();
-            link.release();
+        [this](Supervised& daemon) {
+            keep_nothing(daemon.link, mount_);
+            daemon.link.begin();
+            daemon.link.release();
         },
         write_down_);
     EXPECT_FALSE(fs::exists(successor_));

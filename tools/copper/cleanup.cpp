@@ -12,15 +12,16 @@
 #include <array>
 #include <charconv>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 
+#include "base/error_text.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/path.hpp"
 #include "cache/unique_fd.hpp"
+#include "daemon/control/private_directory.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/process.hpp"
 
@@ -36,10 +37,6 @@ constexpr milliseconds launcher_patience{5000};
 constexpr milliseconds unmount_patience{10000};
 // For the clean-up of one user by root.
 constexpr milliseconds user_patience{60000};
-
-std::string error_text() {
-    return std::strerror(errno);
-}
 
 // mountinfo writes blanks and backslashes as \ooo.
 std::string unescape(const std::string& text) {
@@ -146,6 +143,10 @@ void end_all(const std::vector<ProcessName>& processes, milliseconds patience, C
     }
 }
 
+bool is_scratch(const std::string& directory) {
+    return std::filesystem::path(directory).filename() == scratch_name;
+}
+
 struct Own {
     std::vector<std::string> directories;  // of instances
     std::vector<InstanceRecord> instances;
@@ -157,10 +158,10 @@ Own find_own(const CleanScope& scope) {
     Own own;
     const uid_t user = ::geteuid();
     for (const auto& directory : find_instances(user)) {
-        const auto record = read_instance(directory);
-        if (directory == scratch_directory(user)) {
+        if (is_scratch(directory)) {
             continue;
         }
+        const auto record = read_instance(directory);
         if (record && (!names(scope, record->mount) ||
                        (is_of_other_job(scope, record->batch_job) && is_running(*record)))) {
             own.spared_mounts.insert(record->mount);
@@ -173,7 +174,7 @@ Own find_own(const CleanScope& scope) {
         }
         own.directories.push_back(directory);
     }
-    for (auto& launch : find_launches(user)) {
+    for (auto& launch : find_launches()) {
         const bool spared = is_of_other_job(scope, launch.batch_job) &&
                             is_running(launch.process.pid, launch.process.started);
         if (names(scope, launch.mount) && !spared) {
@@ -236,8 +237,7 @@ void remove_below(int directory, dev_t device) {
 
 // The caches that programs wrote below scratch_directory(), once no instance of this user is left that they
 // could go on with. Never if something is mounted in there.
-void remove_scratch(CleanReport& report) {
-    const auto scratch = scratch_directory(::geteuid());
+void remove_scratch(const std::string& scratch, CleanReport& report) {
     const UniqueFd fd(::open(scratch.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status = {};
     if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_uid != ::geteuid()) {
@@ -256,7 +256,6 @@ void remove_scratch(CleanReport& report) {
 }
 
 void remove_files(const Own& own, CleanReport& report) {
-    const uid_t user = ::geteuid();
     for (const auto& instance : own.instances) {
         remove_made_directories(instance, report);
     }
@@ -267,14 +266,16 @@ void remove_files(const Own& own, CleanReport& report) {
         }
     }
     for (const auto& launch : own.launches) {
-        remove_launch(user, launch.mount);
+        remove_launch(launch.mount);
         report.done.push_back("removed the launch record of " + launch.mount);
     }
     const auto rest = find_own({});
-    if (rest.directories.empty() && rest.launches.empty()) {
-        remove_scratch(report);
+    for (const auto& directory : private_directories(::geteuid())) {
+        if (rest.directories.empty() && rest.launches.empty()) {
+            remove_scratch(directory.path + "/" + scratch_name, report);
+        }
+        ::rmdir(directory.path.c_str());
     }
-    ::rmdir(private_directory(user).c_str());
 }
 
 // How the child that cleans up with a user's rights ends; it has told the rest itself.
@@ -322,13 +323,8 @@ std::set<uid_t> users_with_copper() {
     for (const auto& mount : copper_mounts()) {
         users.insert(mount.user);
     }
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator("/tmp", error)) {
-        struct stat status = {};
-        if (::lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
-            entry.path() == private_directory(status.st_uid)) {
-            users.insert(status.st_uid);
-        }
+    for (const auto& directory : private_directories(std::nullopt)) {
+        users.insert(directory.user);
     }
     return users;
 }
@@ -399,8 +395,10 @@ CleanReport clean_own(const CleanScope& scope) {
     }
     remove_files(own, report);
     if (scope.mount && own.launches.empty() && !own.spared_mounts.contains(*scope.mount)) {
-        remove_launch(::geteuid(), *scope.mount);  // a log without a record
-        ::rmdir(private_directory(::geteuid()).c_str());
+        remove_launch(*scope.mount);  // a log without a record
+        for (const auto& directory : private_directories(::geteuid())) {
+            ::rmdir(directory.path.c_str());
+        }
     }
     return report;
 }

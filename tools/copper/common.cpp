@@ -106,6 +106,24 @@ Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& req
     return failed("no daemon of " + mount + " answers on this node (clean up with 'copper stop')" + reasons);
 }
 
+namespace {
+
+// What a node that has left told the others, or some of them.
+std::string why_departed(const ControlReply& reply, std::uint32_t rank) {
+    for (const auto& part : reply.parts) {
+        const auto departed = part.body.find("departed");
+        if (departed != part.body.end() && departed->is_object()) {
+            const auto why = departed->find(std::to_string(rank));
+            if (why != departed->end() && why->is_string()) {
+                return why->get<std::string>();
+            }
+        }
+    }
+    return "it does not answer";
+}
+
+}  // namespace
+
 std::vector<nlohmann::json> per_node(const ControlReply& reply) {
     std::vector<nlohmann::json> nodes(reply.nodes);
     for (const auto& part : reply.parts) {
@@ -116,7 +134,7 @@ std::vector<nlohmann::json> per_node(const ControlReply& reply) {
     for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {
         auto& node = nodes[rank];
         if (node.is_null()) {
-            node = {{"host", ""}, {"state", "lost"}};
+            node = {{"host", ""}, {"state", "lost"}, {"why", why_departed(reply, rank)}};
         }
         node["rank"] = rank;
     }

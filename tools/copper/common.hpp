@@ -23,7 +23,7 @@ class App;
 
 namespace copper::cli {
 
-// As in INTERFACE.md: the first line on standard error says why.
+// The first line on standard error says why.
 enum ExitCode : int { exit_done = 0, exit_failed = 1, exit_usage = 2, exit_prerequisite = 3 };
 
 struct Failure {

@@ -37,7 +37,7 @@ struct EnvironmentRequest {
     // A directory on each node's own disk that is this user's alone: for caches that programs want to write.
     // They are never put into a mirrored tree, which is read-only.
     std::string scratch;
-    // PYTHONPYCACHEPREFIX, which INTERFACE.md names, makes Python ignore the .pyc files beside the sources,
+    // PYTHONPYCACHEPREFIX makes Python ignore the .pyc files beside the sources,
     // and compile everything on each node at its first import: the very time that Copper is to save. So the
     // default is PYTHONDONTWRITEBYTECODE: the tree's .pyc files are used, and Python does not try to write
     // where it cannot.

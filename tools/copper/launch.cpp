@@ -5,9 +5,11 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
-#include <numeric>
+#include <sstream>
+#include <utility>
 
-#include "cache/mount_table.hpp"
+#include "base/own_files.hpp"
+#include "daemon/control/private_directory.hpp"
 #include "daemon/job_key_variable.hpp"
 #include "daemon/option_flags.hpp"
 #include "tools/copper/cleanup.hpp"
@@ -184,7 +186,7 @@ Result<Plan> make_plan(const LaunchOptions& options) {
         }
     }
     plan_mounts(plan);
-    const auto files = launch_files(::getuid(), plan.daemon.mount);
+    const auto files = launch_files(plan.daemon.mount);
     if (plan.placement.on_this_machine == 0 && plan.nodes() > hosts_on_command_line_max) {
         plan.placement.host_file = files.hosts;
     }
@@ -208,7 +210,7 @@ Result<void> check_this_node(const Plan& plan) {
             "/dev/fuse does not exist: load the kernel's module (modprobe fuse), or give the container the "
             "device (--device /dev/fuse)");
     }
-    const auto launch = read_launch(::getuid(), plan.daemon.mount);
+    const auto launch = read_launch(plan.daemon.mount);
     if (launch && is_running(launch->process.pid, launch->process.started)) {
         return failed(plan.daemon.mount + ": already launched, by process " +
                       std::to_string(launch->process.pid) + " (end it with 'copper stop')");
@@ -229,9 +231,6 @@ Result<void> check_this_node(const Plan& plan) {
 }
 
 Result<void> write_files(const Plan& plan) {
-    if (auto made = make_private_directory(::getuid()); !made) {
-        return made;
-    }
     if (!plan.daemon.log_dir.empty()) {
         std::error_code error;
         std::filesystem::create_directories(plan.daemon.log_dir, error);
@@ -399,7 +398,7 @@ Result<void> start(const Plan& plan) {
     if (!log) {
         return tl::make_unexpected(log.error());
     }
-    auto watch = LaunchWatch::make(plan.log);
+    auto watch = LaunchWatch::make(path_of(*log));
     if (!watch) {
         return tl::make_unexpected(watch.error());
     }
@@ -411,7 +410,7 @@ Result<void> start(const Plan& plan) {
                                  .errors = errors,
                                  .own_session = true});
     if (!launcher) {
-        remove_launch(::getuid(), plan.daemon.mount);
+        remove_launch(plan.daemon.mount);
         return tl::make_unexpected(launcher.error());
     }
     if (const auto written = write_launch(record_of(plan, *launcher)); !written) {
@@ -428,7 +427,37 @@ Result<void> start(const Plan& plan) {
     return {};
 }
 
+// Made before the names of files in it are known; removed if nothing comes into it.
+class HeldDirectory {
+  public:
+    static Result<HeldDirectory> make() {
+        auto path = make_private_directory();
+        if (!path) {
+            return failed(path.error());
+        }
+        if (const auto why = why_elsewhere(*path); !why.empty()) {
+            say("warning: " + why);
+        }
+        return HeldDirectory(std::move(*path));
+    }
+    HeldDirectory(HeldDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+    HeldDirectory& operator=(HeldDirectory&&) = delete;
+    ~HeldDirectory() { ::rmdir(path_.c_str()); }
+
+  private:
+    explicit HeldDirectory(std::string path) : path_(std::move(path)) {}
+    std::string path_;
+};
+
 Result<void> launch(const LaunchOptions& options) {
+    std::optional<HeldDirectory> directory;
+    if (!options.dry_run) {
+        auto made = HeldDirectory::make();
+        if (!made) {
+            return tl::make_unexpected(made.error());
+        }
+        directory.emplace(std::move(*made));
+    }
     const auto plan = make_plan(options);
     if (!plan) {
         return tl::make_unexpected(plan.error());

@@ -4,15 +4,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "base/error_text.hpp"
+#include "base/own_files.hpp"
+#include "daemon/control/private_directory.hpp"
+#include "daemon/instance.hpp"
 #include "daemon/json_text.hpp"
-#include "daemon/secure_directory.hpp"
 
 namespace copper::cli {
 
@@ -21,10 +21,7 @@ namespace {
 constexpr const char* record_prefix = "launch-";
 constexpr const char* record_suffix = ".json";
 constexpr int open_attempts_max = 8;
-
-std::string error_text() {
-    return std::strerror(errno);
-}
+constexpr std::size_t record_bytes_max = 16U << 20;  // it names up to a million hosts
 
 Family family_named(const std::string& name) {
     for (int i = 0; i <= static_cast<int>(Family::unknown); ++i) {
@@ -71,15 +68,14 @@ LaunchRecord from_json(const nlohmann::json& json) {
 }
 
 std::optional<LaunchRecord> read_record(const std::string& path) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    return parse_launch_record(text.str());
+    const auto text = read_regular_file(AT_FDCWD, path, record_bytes_max);
+    return text ? parse_launch_record(*text) : std::nullopt;
 }
 
-// Everything below it is read only after this: nobody else can have put it there.
-bool is_private(uid_t user) {
-    return open_private_directory(AT_FDCWD, private_directory(user), user, Missing::refuse).has_value();
+LaunchFiles files_in(const std::string& directory, const std::string& mount) {
+    const auto hash = std::filesystem::path(instance_directory(::geteuid(), mount)).filename().string();
+    const auto stem = directory + "/" + record_prefix + hash;
+    return {.record = stem + record_suffix, .log = stem + ".log", .hosts = stem + ".hosts"};
 }
 
 }  // namespace
@@ -96,72 +92,64 @@ std::optional<LaunchRecord> parse_launch_record(std::string_view text) {
     }
 }
 
-std::string private_directory(uid_t user) {
-    return "/tmp/copper-" + std::to_string(user);
+std::string scratch_directory() {
+    return private_directory(::geteuid()) + "/" + scratch_name;
 }
 
-std::string scratch_directory(uid_t user) {
-    return private_directory(user) + "/scratch";
+LaunchFiles launch_files(const std::string& mount) {
+    return files_in(private_directory(::geteuid()), mount);
 }
 
-Result<void> make_private_directory(uid_t user) {
-    auto opened = open_private_directory(AT_FDCWD, private_directory(user), user, Missing::make);
-    if (!opened) {
-        return failed(opened.error());
-    }
-    return {};
-}
-
-LaunchFiles launch_files(uid_t user, const std::string& mount) {
-    const auto hash = std::filesystem::path(instance_directory(user, mount)).filename().string();
-    const auto stem = private_directory(user) + "/" + record_prefix + hash;
-    return {.record = stem + record_suffix, .log = stem + ".log", .hosts = stem + ".hosts"};
-}
-
-std::vector<LaunchRecord> find_launches(uid_t user) {
+std::vector<LaunchRecord> find_launches() {
     std::vector<LaunchRecord> found;
-    if (!is_private(user)) {
-        return found;
-    }
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(private_directory(user), error)) {
-        const auto name = entry.path().filename().string();
-        if (name.starts_with(record_prefix) && name.ends_with(record_suffix)) {
-            if (auto record = read_record(entry.path())) {
-                found.push_back(std::move(*record));
+    for (const auto& directory : private_directories(::geteuid())) {
+        std::error_code error;
+        for (const auto& entry : std::filesystem::directory_iterator(directory.path, error)) {
+            const auto name = entry.path().filename().string();
+            if (name.starts_with(record_prefix) && name.ends_with(record_suffix)) {
+                if (auto record = read_record(entry.path())) {
+                    found.push_back(std::move(*record));
+                }
             }
         }
     }
     return found;
 }
 
-std::optional<LaunchRecord> read_launch(uid_t user, const std::string& mount) {
-    return is_private(user) ? read_record(launch_files(user, mount).record) : std::nullopt;
+std::optional<LaunchRecord> read_launch(const std::string& mount) {
+    for (const auto& directory : private_directories(::geteuid())) {
+        if (auto record = read_record(files_in(directory.path, mount).record)) {
+            return record;
+        }
+    }
+    return std::nullopt;
 }
 
 Result<void> write_launch(const LaunchRecord& record) {
-    return write_file(launch_files(::getuid(), record.mount).record, to_text(record));
+    return write_file(launch_files(record.mount).record, to_text(record));
 }
 
-void remove_launch(uid_t user, const std::string& mount) {
-    const auto files = launch_files(user, mount);
-    for (const auto& path : {files.record, files.log, files.hosts}) {
-        ::unlink(path.c_str());
+void remove_launch(const std::string& mount) {
+    for (const auto& directory : private_directories(::geteuid())) {
+        const auto files = files_in(directory.path, mount);
+        for (const auto& path : {files.record, files.log, files.hosts}) {
+            ::unlink(path.c_str());
+        }
     }
 }
 
 Result<UniqueFd> open_log(const std::string& path) {
-    constexpr int flags = O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
-    const bool is_private = std::filesystem::path(path).parent_path() == private_directory(::getuid());
+    const auto parent = std::filesystem::path(path).parent_path().string();
+    const bool is_private = owner_named_by(parent) == ::geteuid();
     for (int attempt = 1;; ++attempt) {
-        if (UniqueFd fd(retry_eintr([&] { return ::open(path.c_str(), flags, 0600); })); fd) {
-            return fd;
+        auto fd = open_own_file(AT_FDCWD, path, 0600);
+        if (fd && ::ftruncate(fd->get(), 0) == 0) {
+            return std::move(*fd);
         }
-        const int error = errno;
         // The end of another job may just have removed the directory, as long as it was empty.
-        if (error != ENOENT || !is_private || attempt == open_attempts_max ||
-            !make_private_directory(::getuid())) {
-            return failed(path + ": " + std::strerror(error));
+        if (!is_private || attempt == open_attempts_max ||
+            !open_private_directory(AT_FDCWD, parent, ::geteuid(), Missing::make)) {
+            return failed(fd ? path + ": " + error_text() : fd.error());
         }
     }
 }

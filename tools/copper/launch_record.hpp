@@ -1,6 +1,6 @@
-// What `copper launch` leaves on the node it ran on, for `copper stop`: /tmp/copper-<uid>/launch-<hash of
-// mount>.json, beside the instances of the daemons (daemon/instance.hpp), with the launcher's output (.log)
-// and node list (.hosts).
+// What `copper launch` leaves on the node it ran on, for `copper stop`: launch-<hash of mount>.json, beside
+// the instances of the daemons (daemon/instance.hpp), with the launcher's output (.log) and node list
+// (.hosts).
 #pragma once
 
 #include <optional>
@@ -32,21 +32,20 @@ std::optional<LaunchRecord> parse_launch_record(std::string_view text);
 struct LaunchFiles {
     std::string record, log, hosts;
 };
-LaunchFiles launch_files(uid_t user, const std::string& mount);
-// Of this user, on this node.
-std::vector<LaunchRecord> find_launches(uid_t user);
-std::optional<LaunchRecord> read_launch(uid_t user, const std::string& mount);
+// All of these are of this process's user, on this node.
+LaunchFiles launch_files(const std::string& mount);
+std::vector<LaunchRecord> find_launches();
+std::optional<LaunchRecord> read_launch(const std::string& mount);
 Result<void> write_launch(const LaunchRecord& record);
 // All three files; the directory stays.
-void remove_launch(uid_t user, const std::string& mount);
+void remove_launch(const std::string& mount);
 
-// /tmp/copper-<uid>, made if it is missing; an error if it is not this user's alone.
-std::string private_directory(uid_t user);
-Result<void> make_private_directory(uid_t user);
-// Below it, for caches that programs write (environment.hpp). Programs make it; `copper stop` removes it.
-std::string scratch_directory(uid_t user);
+// In the user's private_directory(), for caches that programs write (environment.hpp). Programs make it;
+// `copper stop` removes it.
+inline constexpr const char* scratch_name = "scratch";
+std::string scratch_directory();
 
-// A new or emptied file, mode 0600, for appending. A symbolic link in its place is an error.
+// A new or emptied file, mode 0600, for appending. A link or another user's file in its place is an error.
 Result<UniqueFd> open_log(const std::string& path);
 Result<void> write_file(const std::string& path, std::string_view text);
 

@@ -30,7 +30,7 @@ sigset_t watched_signals() {
 }  // namespace
 
 Result<LaunchWatch> LaunchWatch::make(const std::string& log_path) {
-    UniqueFd log(::open(log_path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    UniqueFd log(::open(log_path.c_str(), O_RDONLY | O_CLOEXEC));
     UniqueFd changes(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
     if (!log || !changes || ::inotify_add_watch(changes.get(), log_path.c_str(), IN_MODIFY) < 0) {
         return failed(log_path + ": cannot be watched: " + std::strerror(errno));

@@ -30,7 +30,7 @@ struct LaunchOutcome {
 // Blocks the signals that it waits for, from its making to its end: make one before the launcher is started.
 class LaunchWatch {
   public:
-    // `log_path` is where `log` has been opened.
+    // `log_path`: as of path_of(), so that it is the very file that was opened.
     static Result<LaunchWatch> make(const std::string& log_path);
 
     // Shows progress on standard error. The launcher must be a child of this process.

@@ -104,7 +104,7 @@ Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options) {
         environment.mirror.mounts.push_back(other.point);
     }
     environment.variables = mirrored_environment({.mirror = environment.mirror,
-                                                  .scratch = scratch_directory(::getuid()),
+                                                  .scratch = scratch_directory(),
                                                   .python_bytecode_in_scratch = options.pycache_prefix,
                                                   .python_modules = python_modules},
                                                  read_variable, resolve_path);

@@ -17,7 +17,7 @@ struct JobStatistics {
 
 bool is_lost(const nlohmann::json& node);
 
-// Schema 1 of INTERFACE.md: its keys are stable, more may be added.
+// Schema 1: its keys are stable, more may be added.
 nlohmann::json statistics_json(const JobStatistics& job);
 
 // A table of the totals, and one of the paths.

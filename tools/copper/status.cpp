@@ -28,11 +28,11 @@ Result<void> print_status(const std::string& flag) {
     std::cout << "job " << reply->job << ", mount " << *mount << ", " << count_alive(nodes)
               << " nodes alive\n";
     std::vector<std::vector<std::string>> rows = {
-        {"RANK", "HOST", "STATE", "READER", "READS", "EPOCH", "UPTIME/s", "PID", "MOUNT"}};
+        {"RANK", "HOST", "STATE", "READER", "READS", "EPOCH", "UPTIME/s", "PID", "MOUNT", "WHY"}};
     for (const auto& node : nodes) {
         std::vector<std::string> row;
         for (const char* key :
-             {"rank", "host", "state", "reader", "reads", "epoch", "uptime_seconds", "pid", "mount"}) {
+             {"rank", "host", "state", "reader", "reads", "epoch", "uptime_seconds", "pid", "mount", "why"}) {
             row.push_back(text_of(node, key));
         }
         rows.push_back(std::move(row));

@@ -189,7 +189,7 @@ Result<void> stop_job(const StopOptions& options) {
         return tl::make_unexpected(mount.error());
     }
     const auto found = instances_named(*mount, ::getuid());
-    const auto launch = read_launch(::getuid(), *mount);
+    const auto launch = read_launch(*mount);
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
     const auto reply =

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+namespace copper {
+
+// What an error number of the system means. Thread-safe, unlike strerror(3).
+inline std::string error_text(int error = errno) {
+    return std::generic_category().message(error);
+}
+
+}  // namespace copper

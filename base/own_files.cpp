@@ -1,0 +1,183 @@
+#include "base/own_files.hpp"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error_text.hpp"
+
+namespace copper {
+namespace {
+
+constexpr mode_t for_owner_only = 0700;
+constexpr mode_t writable_by_group = S_IWGRP;
+constexpr mode_t writable_by_others = S_IWGRP | S_IWOTH;
+
+tl::unexpected<std::string> failure(const std::string& name, const std::string& what) {
+    return tl::make_unexpected(name + ": " + what);
+}
+
+std::string in_octal(mode_t mode) {
+    std::array<char, 8> text = {};
+    std::snprintf(text.data(), text.size(), "%04o", mode & 07777U);
+    return text.data();
+}
+
+// In a user namespace that does not map it, root shows as this user, like everybody who is not mapped.
+constexpr uid_t user_not_mapped = 65534;
+
+bool maps_every_user() {
+    std::ifstream map("/proc/self/uid_map");
+    std::uint64_t first = 1;
+    std::uint64_t outside = 1;
+    std::uint64_t count = 0;
+    map >> first >> outside >> count;
+    return first == 0 && outside == 0 && count >= 0xffffffffU;
+}
+
+bool is_trusted(uid_t user) {
+    return user == ::geteuid() || user == 0 || (user == user_not_mapped && !maps_every_user());
+}
+
+// Many sites give each user a group of the user's name, and let that group write by default.
+bool is_group_of_one(gid_t group) {
+    const passwd* user = ::getpwuid(::geteuid());
+    if (user == nullptr || user->pw_gid != group) {
+        return false;
+    }
+    const std::string name = user->pw_name;
+    const struct group* found = ::getgrgid(group);
+    return found != nullptr && name == found->gr_name && found->gr_mem[0] == nullptr;
+}
+
+// In a sticky directory only its owner and the owner of what is in it can rename that.
+bool lets_others_write(const struct stat& directory) {
+    if ((directory.st_mode & writable_by_others) == 0 || (directory.st_mode & S_ISVTX) != 0) {
+        return false;
+    }
+    return (directory.st_mode & writable_by_others) != writable_by_group ||
+           !is_group_of_one(directory.st_gid);
+}
+
+std::string fault_of(const std::string& path) {
+    struct stat found = {};
+    if (::lstat(path.c_str(), &found) != 0) {
+        return path + ": " + error_text();
+    }
+    if (!S_ISDIR(found.st_mode)) {
+        return path + ": is not a directory";
+    }
+    if (!is_trusted(found.st_uid)) {
+        return path + ": belongs to user " + std::to_string(found.st_uid) +
+               ", who could put something else in its place";
+    }
+    if (lets_others_write(found)) {
+        return path + ": other users may write there (its mode is " + in_octal(found.st_mode) +
+               "); close it (chmod go-w " + path + ")";
+    }
+    return {};
+}
+
+bool is_own_file(int fd) {
+    struct stat found = {};
+    return ::fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == ::geteuid() &&
+           found.st_nlink == 1;
+}
+
+}  // namespace
+
+tl::expected<UniqueFd, std::string> open_private_directory(int parent, const std::string& name, uid_t owner,
+                                                           Missing missing) {
+    if (missing == Missing::make && ::mkdirat(parent, name.c_str(), for_owner_only) != 0 && errno != EEXIST) {
+        return failure(name, error_text());
+    }
+    UniqueFd fd(retry_eintr(
+        [&] { return ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+    if (!fd) {
+        return failure(name, errno == ENOTDIR || errno == ELOOP ? "is not a directory" : error_text());
+    }
+    struct stat found = {};
+    if (::fstat(fd.get(), &found) != 0) {
+        return failure(name, error_text());
+    }
+    if (found.st_uid != owner) {
+        return failure(name, "belongs to user " + std::to_string(found.st_uid) + ", not to user " +
+                                 std::to_string(owner) +
+                                 "; it may be an attempt to intercept Copper's control socket");
+    }
+    if ((found.st_mode & 077U) != 0) {
+        return failure(name, "is open to other users; its mode must be 0700");
+    }
+    return fd;
+}
+
+tl::expected<UniqueFd, std::string> open_own_file(int parent, const std::string& name, mode_t mode) {
+    constexpr int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    // A new file is this user's, whatever owner the filesystem gives it (NFS may give root's to nobody).
+    UniqueFd fd(retry_eintr([&] { return ::openat(parent, name.c_str(), flags | O_CREAT | O_EXCL, mode); }));
+    if (fd) {
+        return fd;
+    }
+    if (errno != EEXIST) {
+        return failure(name, error_text());
+    }
+    fd = UniqueFd(retry_eintr([&] { return ::openat(parent, name.c_str(), flags); }));
+    if (!fd && errno != ELOOP && errno != ENXIO) {
+        return failure(name, error_text());
+    }
+    if (!fd || !is_own_file(fd.get())) {
+        return failure(name, "is a link, a file of another user, or no regular file; remove it");
+    }
+    return fd;
+}
+
+tl::expected<std::string, std::string> read_regular_file(int parent, const std::string& name,
+                                                         std::size_t bytes_max) {
+    // A FIFO would hold up who opens it, until somebody writes.
+    const UniqueFd fd(retry_eintr([&] {
+        return ::openat(parent, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    }));
+    struct stat found = {};
+    if (!fd || ::fstat(fd.get(), &found) != 0) {
+        return failure(name, error_text());
+    }
+    if (!S_ISREG(found.st_mode)) {
+        return failure(name, "is no regular file");
+    }
+    std::string text;
+    std::array<char, 4096> buffer;
+    while (text.size() <= bytes_max) {
+        const ssize_t got = retry_eintr([&] { return ::read(fd.get(), buffer.data(), buffer.size()); });
+        if (got < 0) {
+            return failure(name, error_text());
+        }
+        if (got == 0) {
+            return text;
+        }
+        text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    return failure(name, "is longer than " + std::to_string(bytes_max) + " bytes");
+}
+
+std::string path_of(const UniqueFd& fd) {
+    return "/proc/self/fd/" + std::to_string(fd.get());
+}
+
+std::string why_others_can_exchange(const std::string& path) {
+    // From the root down: what is above has been found to be safe, so nobody exchanges what is looked at.
+    for (std::size_t end = 1;;) {
+        auto fault = fault_of(path.substr(0, end));
+        if (!fault.empty() || end >= path.size()) {
+            return fault;
+        }
+        end = std::min(path.find('/', end == 1 ? 1 : end + 1), path.size());
+    }
+}
+
+}  // namespace copper
