@@ -28,8 +28,8 @@
 #include "daemon/core_gauge.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
-#include "fuse/counters.hpp"
 #include "daemon/vitals.hpp"
+#include "fuse/counters.hpp"
 
 namespace copper {
 
