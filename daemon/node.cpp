@@ -20,7 +20,6 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr const char* leave_verb = "leave";
-constexpr const char* departed_verb = "departed";  // argument: the rank that leaves alone
 constexpr const char* leave_together = "together";
 constexpr const char* leave_alone = "alone";
 
@@ -30,7 +29,6 @@ constexpr milliseconds leave_patience{2000};  // for all nodes to hear that they
 constexpr milliseconds flush_time_max{2000};  // for what a leaving node still has to send
 // Launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a second): a node that leaves alone is
 // quick.
-constexpr milliseconds departure_patience{300};  // for all nodes to hear that this one leaves
 constexpr milliseconds flush_time_max_alone{300};
 constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
 constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout, for a node that could not start
@@ -90,7 +88,7 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
     loop.arity = options.arity;
     loop.readers = options.readers;
     loop.mover.deadline = options.deadline;
-    loop.mover.push = options.push;
+    loop.mover.spreading.push = options.push;
     loop.cores = cores;
     loop.compression = options.compress;
     return loop;
@@ -315,7 +313,7 @@ void Node::leave_mount_to_successor() {
     if (stop_reason_ == StopReason::none) {
         stop_reason_ = StopReason::launcher_ended;
         supervisor_.launcher_ends();
-        tell_departure();
+        leave_alone();
     }
 }
 
@@ -354,13 +352,13 @@ void Node::stop_alone(StopReason reason) {
     // Nothing that others can see is left, should the process be killed before its end.
     instance_.reset();
     made_ = MadeDirectories();
-    tell_departure();
+    leave_alone();
 }
 
 // Others need not find out by waiting in vain.
-void Node::tell_departure() {
-    loop_.call(departed_verb, std::to_string(fabric_->self().value), departure_patience,
-               [this](const ProgressLoop::Parts&) { leave(Parting::alone); });
+void Node::leave_alone() {
+    loop_.announce_leave();
+    leave(Parting::alone);
 }
 
 void Node::leave(Parting parting) {
@@ -421,9 +419,6 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == verb::stop) {
         return dump(answer_stop(argument));
     }
-    if (verb == departed_verb) {
-        return dump(answer_departed(argument));
-    }
     if (verb == leave_verb) {
         return dump(answer_leave(argument));
     }
@@ -464,6 +459,7 @@ json Node::answer_stats(const std::string& paths_max) {
                              .cache = cache_.statistics(),
                              .fabric = fabric_->counters(),
                              .mover = loop_.mover_counters(),
+                             .nodes_lost = loop_.nodes_lost(),
                              .frames_refused = loop_.frames_refused()});
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
     stats["host"] = host_name();
@@ -489,15 +485,6 @@ json Node::answer_stop(const std::string& patience_ms) {
              [this] { leave(Parting::alone); });
     const bool unmounted = session_ == nullptr || !is_served(options_.mount);
     return {{"host", host_name()}, {"unmounted", unmounted}, {"reason", to_string(stop_reason_)}};
-}
-
-json Node::answer_departed(const std::string& rank_text) {
-    const auto rank = std::strtoull(rank_text.c_str(), nullptr, 10);
-    if (rank < fabric_->size() && rank != fabric_->self().value) {
-        // Not now: the call itself still passes through the tree of the node that leaves.
-        loop_.post([this, left = Rank{static_cast<std::uint32_t>(rank)}] { loop_.lose_for_good(left); });
-    }
-    return {{"host", host_name()}};
 }
 
 json Node::answer_leave(const std::string& how) {

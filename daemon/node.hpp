@@ -87,7 +87,6 @@ class Node {
     nlohmann::json answer_status();
     nlohmann::json answer_stats(const std::string& paths_max);
     nlohmann::json answer_stop(const std::string& patience_ms);
-    nlohmann::json answer_departed(const std::string& rank_text);
     nlohmann::json answer_leave(const std::string& how);
     const char* state();
 
@@ -97,7 +96,7 @@ class Node {
     void stop(StopReason reason);
     void stop_alone(StopReason reason);
     void leave_mount_to_successor();
-    void tell_departure();
+    void leave_alone();
     void unmount_if_unused_later();
     void tell_supervisor_of_life();
     // Stops all nodes; `then` gets what they say before they leave.
