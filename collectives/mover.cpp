@@ -413,6 +413,10 @@ void Mover::tick(TimePoint now) {
 
 void Mover::on_due(const Waiting::Due& due) {
     Wait& wait = *waiting_.find(due.key);
+    if (reading_.has(due.key)) {
+        waiting_.read_here(due.key);  // it was slow, and asked another reader, which says nothing
+        return;
+    }
     switch (due.next) {
         case Waiting::Due::Next::ask_another_way:
             ++counters_.retries;
