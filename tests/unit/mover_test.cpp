@@ -681,7 +681,7 @@ struct BrokenReader : Node {
         : Node(reader_of(listing_key), deadline(10s)),
           next(membership.next_reader(listing_key.path, std::vector{membership.self()}).value(),
                deadline(10s)) {
-        mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+        mover.receive(at(listing_key, 2), Interest{.key = listing_key}, start);
         mover.read_done(listing_key, met, start);
         EXPECT_TRUE(effects.delivered.empty());
         EXPECT_TRUE(effects.take<Publication>().empty());
@@ -717,7 +717,7 @@ TEST(Mover, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
         EXPECT_EQ(reader.effects.delivered, std::vector{object});
         const auto passed_on = reader.effects.take<Publication>();
         EXPECT_TRUE(std::any_of(passed_on.begin(), passed_on.end(), [](const auto& sent) {
-            return std::find(sent.first.begin(), sent.first.end(), at(listing_key, 1)) != sent.first.end();
+            return std::find(sent.first.begin(), sent.first.end(), at(listing_key, 2)) != sent.first.end();
         }));
         EXPECT_TRUE(reader.has_resigned());
         EXPECT_EQ(reader.mover.counters().resignations, 1U);
@@ -725,7 +725,7 @@ TEST(Mover, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
 
         // What is asked of it meanwhile it asks the next reader for.
         const ObjectKey other{ObjectKind::batch, listing_key.path};
-        reader.mover.receive(at(listing_key, 1), Interest{.key = other}, start + 1s);
+        reader.mover.receive(at(listing_key, 2), Interest{.key = other}, start + 1s);
         EXPECT_EQ(reader.effects.take<Interest>().at(0).first, std::vector{reader.next.membership.self()});
 
         EXPECT_LE(reader.mover.next_deadline().value(), start + 60s);
