@@ -169,8 +169,8 @@ class Rig final : private Mover::Effects {
 
     // Mover::Effects
     ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
-    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) override {
-        cache_.deliver(key, object, retention);
+    void deliver(const ObjectKey& key, const ObjectPtr& object) override {
+        cache_.deliver(key, object);
     }
     std::uint64_t backlog_bytes(Rank to) override { return fabric_.backlog_bytes(to); }
     std::uint64_t backlog_bytes() override { return fabric_.backlog_bytes(); }

@@ -82,7 +82,7 @@ ObjectPtr Cache::find(const ObjectKey& key) {
     return slot->second.kept->object;
 }
 
-void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) {
+void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
     const TimePoint now = options_.clock();
     const auto expires = object->lifetime ? std::optional(now + *object->lifetime) : std::nullopt;
     const auto kept = std::make_shared<Kept>(key, object, footprint(key, *object), expires);
@@ -100,7 +100,7 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Retention ret
     if (replaced != nullptr) {
         eviction_.remove({&replaced, 1});
     }
-    for (const auto& leaving : eviction_.admit(kept, retention, now)) {
+    for (const auto& leaving : eviction_.admit(kept, now)) {
         forget(leaving);
     }
     for (const auto& waiter : waiters) {

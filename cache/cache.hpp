@@ -48,9 +48,8 @@ class Cache {
     ObjectPtr find(const ObjectKey& key);
 
     // Keeps the object, for which others may have to leave (one larger than the budget is not kept), and
-    // wakes all who wait for it. Retention::for_job is for a node from which others get the object back
-    // before the filesystem is asked again.
-    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention = Retention::ordinary);
+    // wakes all who wait for it.
+    void deliver(const ObjectKey& key, const ObjectPtr& object);
 
     // Keeps an equal object instead, which lies elsewhere in memory, if it still keeps `object`.
     void replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal);

@@ -6,30 +6,20 @@
 namespace copper {
 namespace {
 
-constexpr std::uint64_t small_share = 10;     // one tenth of the budget
-constexpr std::uint64_t share_of_others = 4;  // one quarter, of what is not kept for the job
+constexpr std::uint64_t small_share = 10;  // one tenth of the budget
 constexpr unsigned uses_to_stay = 2;
 constexpr std::size_t ghosts_max = std::size_t{1} << 17;
 
 }  // namespace
 
 Eviction::Eviction(std::uint64_t budget_bytes)
-    : budget_bytes_(budget_bytes),
-      small_bytes_max_(budget_bytes / small_share),
-      job_bytes_max_(budget_bytes - budget_bytes / share_of_others) {}
+    : budget_bytes_(budget_bytes), small_bytes_max_(budget_bytes / small_share) {}
 
 Eviction::Queue& Eviction::Queues::of(const Kept& kept) {
-    switch (kept.place_) {
-        case Kept::Place::small_queue:
-            return small_queue;
-        case Kept::Place::job_queue:
-            return job_queue;
-        default:
-            return main_queue;
-    }
+    return kept.place_ == Kept::Place::small_queue ? small_queue : main_queue;
 }
 
-std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, Retention retention, TimePoint now) {
+std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
     auto queues = queues_.lock();
     if (kept->place_ == Kept::Place::gone) {
         return {};
@@ -43,12 +33,8 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, Retention retention, T
     while (queues->bytes() + kept->bytes > budget_bytes_) {
         leaving.push_back(next_to_leave(*queues, now));
     }
-    if (retention == Retention::for_job) {
-        kept->place_ = Kept::Place::job_queue;
-    } else {
-        const bool was_here = queues->ghosts_by_hash.contains(hash_of(kept->key));
-        kept->place_ = was_here ? Kept::Place::main_queue : Kept::Place::small_queue;
-    }
+    const bool was_here = queues->ghosts_by_hash.contains(hash_of(kept->key));
+    kept->place_ = was_here ? Kept::Place::main_queue : Kept::Place::small_queue;
     Queue& queue = queues->of(*kept);
     kept->position_ = queue.objects.insert(queue.objects.end(), kept);
     queue.bytes += kept->bytes;
@@ -95,18 +81,8 @@ KeptPtr Eviction::next_to_leave(Queues& queues, TimePoint now) const {
 }
 
 Eviction::Queue& Eviction::queue_to_shrink(Queues& queues) const {
-    if (queues.small_queue.bytes > small_bytes_max_) {
-        return queues.small_queue;
-    }
-    if (queues.job_queue.bytes > job_bytes_max_) {
-        return queues.job_queue;
-    }
-    for (Queue* queue : {&queues.main_queue, &queues.small_queue}) {
-        if (!queue->objects.empty()) {
-            return *queue;
-        }
-    }
-    return queues.job_queue;
+    const bool is_small_full = queues.small_queue.bytes > small_bytes_max_;
+    return is_small_full || queues.main_queue.objects.empty() ? queues.small_queue : queues.main_queue;
 }
 
 void Eviction::move_to_end(Queues& queues, Kept& kept, Kept::Place place) {

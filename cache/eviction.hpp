@@ -20,12 +20,6 @@ namespace copper {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-enum class Retention : std::uint8_t {
-    ordinary,
-    for_job,  // this node keeps it for all of the job's nodes: ordinary objects go first, as long as such
-              // ones take no more than three quarters of the budget
-};
-
 class Kept;
 using KeptPtr = std::shared_ptr<Kept>;
 
@@ -55,7 +49,7 @@ class Kept {
     std::atomic<unsigned> uses_ = 0;
 
     // Guarded by the Eviction's lock.
-    enum class Place : std::uint8_t { arriving, small_queue, main_queue, job_queue, gone };
+    enum class Place : std::uint8_t { arriving, small_queue, main_queue, gone };
     Place place_ = Place::arriving;
     std::list<KeptPtr>::iterator position_;                 // if in a queue
     std::multimap<TimePoint, KeptPtr>::iterator expiring_;  // if in a queue and `expires`
@@ -65,8 +59,7 @@ class Kept {
 // bytes. A new object waits in the small queue and leaves from there, unless it was used more than once: then
 // it moves to the main queue, where each use gives it another round. So what is gone through once pushes out
 // nothing but its like. An object that comes back soon after it left the small queue (a ghost tells) goes to
-// the main queue directly. What is kept for the job has a queue like the main one to itself. What has expired
-// leaves before all others.
+// the main queue directly. What has expired leaves before all others.
 //
 // Thread-safe. It knows of objects and budget only: to take what leaves out of the cache is the caller's.
 class Eviction {
@@ -81,7 +74,7 @@ class Eviction {
 
     // Counts an object that was put into the cache, once, and returns what must leave for it: itself, if the
     // budget is too small for it.
-    [[nodiscard]] std::vector<KeptPtr> admit(const KeptPtr& kept, Retention retention, TimePoint now);
+    [[nodiscard]] std::vector<KeptPtr> admit(const KeptPtr& kept, TimePoint now);
 
     // The cache took these out by itself; harmless if they have left already, or were not admitted yet.
     void remove(std::span<const KeptPtr> taken_out);
@@ -96,16 +89,13 @@ class Eviction {
     struct Queues {
         Queue small_queue;
         Queue main_queue;
-        Queue job_queue;
         std::multimap<TimePoint, KeptPtr> expiring;
         std::deque<std::uint64_t> ghosts;  // hashes of keys, the oldest in front
         std::unordered_set<std::uint64_t> ghosts_by_hash;
         std::uint64_t evictions = 0;
 
-        std::uint64_t objects() const {
-            return small_queue.objects.size() + main_queue.objects.size() + job_queue.objects.size();
-        }
-        std::uint64_t bytes() const { return small_queue.bytes + main_queue.bytes + job_queue.bytes; }
+        std::uint64_t objects() const { return small_queue.objects.size() + main_queue.objects.size(); }
+        std::uint64_t bytes() const { return small_queue.bytes + main_queue.bytes; }
         Queue& of(const Kept& kept);
     };
 
@@ -117,7 +107,6 @@ class Eviction {
 
     const std::uint64_t budget_bytes_;
     const std::uint64_t small_bytes_max_;
-    const std::uint64_t job_bytes_max_;
     mutable Guarded<Queues> queues_;
 };
 

@@ -5,7 +5,6 @@
 namespace copper {
 
 void FailureDetector::heard(Rank from, TimePoint now) {
-    heard_[from] = now;
     if (const auto suspicion = watched_.find(from); suspicion != watched_.end()) {
         auto patience = suspicion->second.patience;
         if (suspicion->second.pings > 0) {
@@ -13,40 +12,6 @@ void FailureDetector::heard(Rank from, TimePoint now) {
         }
         suspicion->second = {.due = now + patience, .patience = patience};
     }
-}
-
-bool FailureDetector::was_heard_since(Rank rank, TimePoint since) const {
-    const auto last = heard_.find(rank);
-    return last != heard_.end() && last->second > since;
-}
-
-std::vector<LostNode> FailureDetector::lost(const View& view, const Membership& membership,
-                                            TimePoint now) const {
-    std::vector<LostNode> lost;
-    for (const auto& [rank, silence] : view.suspects) {
-        const TimePoint since = now - silence;
-        const auto last_return = membership.return_of(rank);
-        const bool is_stale =
-            was_heard_since(rank, since) ||
-            (last_return && (last_return->heard > since || last_return->epoch > view.epoch));
-        if (rank != membership.self() && membership.is_alive(rank) && !is_stale) {
-            lost.push_back({.rank = rank, .silent_since = since});
-        }
-    }
-    return lost;
-}
-
-std::vector<Membership::Return> FailureDetector::returned(const View& view, const Membership& membership,
-                                                          TimePoint now) {
-    std::vector<Membership::Return> returned;
-    for (const LostNode& lost : membership.lost()) {
-        for (const auto& [rank, ago] : view.returned) {
-            if (rank == lost.rank && lost.silent_since && now - ago > *lost.silent_since) {
-                returned.push_back({.rank = rank, .heard = now - ago});
-            }
-        }
-    }
-    return returned;
 }
 
 FailureDetector::Verdict FailureDetector::look(const std::set<Rank>& awaited,
@@ -65,11 +30,10 @@ FailureDetector::Verdict FailureDetector::look(const std::set<Rank>& awaited,
             continue;
         }
         if (suspicion.pings == options_.pings_max) {
-            verdict.lost.push_back({.rank = rank, .silent_since = suspicion.first_ping});
+            verdict.silent.push_back(rank);
             watched_.erase(current);
         } else {
             verdict.to_ping.push_back(rank);
-            suspicion.first_ping = suspicion.pings == 0 ? now : suspicion.first_ping;
             ++suspicion.pings;
             suspicion.due = now + options_.answer_time;
         }

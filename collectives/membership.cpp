@@ -4,188 +4,258 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace copper {
 namespace {
 
-// How long it is told that a node has returned: for suspicions of it to have died out.
-constexpr std::chrono::seconds returned_told_for{60};
-constexpr std::size_t returns_remembered_max = 1024;
-constexpr std::uint64_t candidates_salt = 0x7265616465727321;
+constexpr std::size_t changes_told_max = news_told_max - 2;  // and two for news_for()
 
-std::uint64_t weight(std::uint64_t candidate, std::uint64_t what) {
-    return XXH3_64bits_withSeed(&what, sizeof(what), candidate);
+std::uint64_t weight(std::uint64_t office, std::uint64_t what) {
+    return XXH3_64bits_withSeed(&what, sizeof(what), office);
+}
+
+std::uint64_t hash_of_text(std::string_view text) {
+    return XXH3_64bits(text.data(), text.size());
 }
 
 }  // namespace
 
-Membership::Membership(Options options)
-    : options_(options), holders_(std::min<std::size_t>(options.readers, options.size)) {
-    for (std::uint32_t rank = 0; rank < options_.size; ++rank) {
+Membership::Membership(Options options) : options_(options), members_(options.size) {
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
         alive_.push_back(Rank{rank});
     }
-    candidates_ = alive_;
-    std::sort(candidates_.begin(), candidates_.end(), [](Rank a, Rank b) {
-        return weight(a.value, candidates_salt) > weight(b.value, candidates_salt);
-    });
-    elect_readers();
+    const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(options_.readers, size()));
+    const std::uint32_t trees = tree_count(size());
+    for (std::uint32_t office = 0; office < count; ++office) {
+        const auto tree = static_cast<std::uint32_t>(std::uint64_t{office} * trees / count);
+        const bool has_own_tree = count <= trees;
+        offices_.push_back({.seat = has_own_tree
+                                        ? tree_root(size(), tree)
+                                        : static_cast<std::uint32_t>(std::uint64_t{office} * size() / count),
+                            .end = size(),
+                            .tree = tree,
+                            .holder = {}});
+        if (office > 0) {
+            offices_[office - 1].end = offices_[office].seat;
+        }
+    }
+    for (Office& office : offices_) {
+        fill(office);
+    }
 }
 
-bool Membership::is_alive(Rank rank) const {
-    return std::binary_search(alive_.begin(), alive_.end(), rank);
-}
-
-void Membership::lose(const LostNode& node) {
-    if (std::erase(alive_, node.rank) != 0) {
-        ++epoch_;
-        std::erase_if(returned_, [&](const Return& returned) { return returned.rank == node.rank; });
-        lost_.push_back(node);
-        elect_readers();
-    } else if (!node.silent_since) {
-        for (LostNode& lost : lost_) {
-            if (lost.rank == node.rank) {
-                lost.silent_since.reset();
-            }
+void Membership::fill(Office& office) const {
+    office.holder.reset();
+    for (std::uint32_t rank = office.seat; rank < office.end && !office.holder; ++rank) {
+        if (members_[rank].state == NodeState::serving) {
+            office.holder = Rank{rank};
         }
     }
 }
 
 std::vector<Rank> Membership::suspects() const {
     std::vector<Rank> ranks;
-    for (const LostNode& lost : lost_) {
-        if (lost.silent_since) {
-            ranks.push_back(lost.rank);
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+        if (members_[rank].state == NodeState::suspect) {
+            ranks.push_back(Rank{rank});
         }
     }
     return ranks;
 }
 
-void Membership::regain(Rank rank, TimePoint heard) {
-    const auto is_it = [rank](const LostNode& lost) { return lost.rank == rank && lost.silent_since; };
-    if (std::erase_if(lost_, is_it) != 0) {
+Membership::Heard Membership::note(const News& news) {
+    const Member& known = members_[news.rank.value];
+    if (known.is_cut || std::tie(news.incarnation, news.state) <= std::tie(known.incarnation, known.state)) {
+        return Heard::nothing_new;
+    }
+    if (news.rank == self()) {
+        const std::uint32_t next = std::min(news.incarnation, incarnation_max - 1) + 1;
+        change(self(), {.incarnation = next, .state = known.state});
+        return Heard::denied;
+    }
+    change(news.rank, {.incarnation = news.incarnation, .state = news.state});
+    return Heard::news;
+}
+
+void Membership::suspect(Rank rank) {
+    note({.rank = rank, .incarnation = members_[rank.value].incarnation, .state = NodeState::suspect});
+}
+
+void Membership::cut(Rank rank) {
+    const Member& known = members_[rank.value];
+    if (!known.is_cut) {
+        change(rank, {.incarnation = known.incarnation, .state = NodeState::dead, .is_cut = true});
+    }
+}
+
+void Membership::change_own(NodeState state) {
+    const std::uint32_t incarnation = members_[self().value].incarnation;
+    change(self(), {.incarnation = std::min(incarnation, incarnation_max - 1) + 1, .state = state});
+}
+
+void Membership::change(Rank rank, Member member) {
+    Member& known = members_[rank.value];
+    const auto states = std::uint64_t{static_cast<std::uint8_t>(NodeState::dead)} + 1;
+    epoch_ += (std::uint64_t{member.incarnation} - known.incarnation) * states +
+              static_cast<std::uint64_t>(member.state) - static_cast<std::uint64_t>(known.state);
+    const bool was_alive = is_alive(rank);
+    known = member;
+    if (was_alive && !is_alive(rank)) {
+        std::erase(alive_, rank);
+    } else if (!was_alive && is_alive(rank)) {
         alive_.insert(std::upper_bound(alive_.begin(), alive_.end(), rank), rank);
-        ++epoch_;
-        if (returned_.size() == returns_remembered_max) {
-            returned_.erase(returned_.begin());
-        }
-        returned_.push_back({.rank = rank, .heard = heard, .epoch = epoch_});
-        elect_readers();
+    }
+    const auto office = std::find_if(offices_.begin(), offices_.end(),
+                                     [rank](const Office& each) { return rank.value < each.end; });
+    fill(*office);
+    std::erase(changed_, rank);
+    changed_.push_back(rank);
+    if (changed_.size() > changes_told_max) {
+        changed_.pop_front();
     }
 }
 
-std::optional<Membership::Return> Membership::return_of(Rank rank) const {
-    const auto found = std::find_if(returned_.begin(), returned_.end(),
-                                    [rank](const Return& returned) { return returned.rank == rank; });
-    return found != returned_.end() ? std::optional(*found) : std::nullopt;
+// That a link is cut is no news of the node: others may reach it.
+void Membership::add_news(std::vector<News>& told, Rank rank) const {
+    const Member& member = members_[rank.value];
+    const bool is_told =
+        std::any_of(told.begin(), told.end(), [&](const News& each) { return each.rank == rank; });
+    if (!member.is_cut && !is_told) {
+        told.push_back({.rank = rank, .incarnation = member.incarnation, .state = member.state});
+    }
 }
 
-View Membership::view(TimePoint now) const {
-    const auto ago = [now](TimePoint then) {
-        return std::chrono::ceil<std::chrono::milliseconds>(now - then);
-    };
-    View view{.epoch = std::min(epoch_, epoch_max)};
-    for (auto node = lost_.rbegin(); node != lost_.rend() && view.suspects.size() < suspects_told_max;
-         ++node) {
-        if (node->silent_since) {
-            view.suspects.push_back({.rank = node->rank, .ago = ago(*node->silent_since)});
-        }
+std::vector<News> Membership::news() const {
+    std::vector<News> told;
+    for (const Rank rank : changed_) {
+        add_news(told, rank);
     }
-    for (auto node = returned_.rbegin(); node != returned_.rend() && view.returned.size() < returned_told_max;
-         ++node) {
-        if (now - node->heard < returned_told_for) {
-            view.returned.push_back({.rank = node->rank, .ago = ago(node->heard)});
-        }
-    }
-    return view;
+    return told;
 }
 
-void Membership::elect_readers() {
-    readers_.clear();
-    for (std::size_t office = 0; office < holders_.size(); ++office) {
-        std::optional<Rank>& holder = holders_[office];
-        holder.reset();
-        for (std::size_t i = office; i < candidates_.size() && !holder; i += holders_.size()) {
-            if (is_alive(candidates_[i])) {
-                holder = candidates_[i];
-                readers_.push_back(candidates_[i]);
-            }
-        }
-    }
-    std::sort(readers_.begin(), readers_.end());
+std::vector<News> Membership::news_for(Rank to) const {
+    std::vector<News> told = news();
+    add_news(told, to);
+    add_news(told, self());
+    return told;
 }
 
-Rank Membership::reader_of(std::string_view file_tree) const {
-    const std::uint64_t what = XXH3_64bits(file_tree.data(), file_tree.size());
-    std::uint64_t highest = 0;
-    std::optional<Rank> reader;
-    for (std::size_t office = 0; office < holders_.size(); ++office) {
-        const std::uint64_t of_office = weight(office, what);
-        if (holders_[office] && (!reader || of_office > highest)) {
-            highest = of_office;
-            reader = holders_[office];
-        }
-    }
-    return reader.value();  // one office at least is held: by this node, if by no other
-}
-
-std::vector<Rank> Membership::readers_of(std::string_view file_tree, std::size_t count) const {
-    const std::uint64_t what = XXH3_64bits(file_tree.data(), file_tree.size());
-    std::vector<std::pair<std::uint64_t, std::size_t>> offices;
-    for (std::size_t office = 0; office < holders_.size(); ++office) {
-        offices.emplace_back(weight(office, what), office);
-    }
-    // By weight, and the first of equal ones first, as reader_of() chooses.
-    std::sort(offices.begin(), offices.end(),
-              [](auto a, auto b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+std::vector<Rank> Membership::readers() const {
     std::vector<Rank> readers;
-    for (const auto& [of_office, office] : offices) {
-        for (std::size_t i = office; i < candidates_.size() && readers.size() < count; i += offices.size()) {
-            if (is_alive(candidates_[i])) {
-                readers.push_back(candidates_[i]);
-            }
+    for (const Office& office : offices_) {
+        if (office.holder) {
+            readers.push_back(*office.holder);
         }
     }
     return readers;
 }
 
-Rank Membership::keeper_of(std::uint64_t hash) const {
-    const Rank first{static_cast<std::uint32_t>(hash % options_.size)};
-    const auto next = std::lower_bound(alive_.begin(), alive_.end(), first);
-    return next != alive_.end() ? *next : alive_.front();
+const Membership::Office& Membership::office_of(std::string_view file_tree) const {
+    const std::uint64_t what = hash_of_text(file_tree);
+    const Office* chosen = nullptr;
+    std::uint64_t highest = 0;
+    for (std::size_t office = 0; office < offices_.size(); ++office) {
+        const std::uint64_t of_office = weight(office, what);
+        const bool is_better = chosen == nullptr || of_office > highest;
+        if (is_better && offices_[office].holder) {
+            highest = of_office;
+            chosen = &offices_[office];
+        }
+    }
+    return chosen != nullptr ? *chosen : offices_[what % offices_.size()];
 }
 
-std::size_t Membership::index_of(Rank rank) const {
-    return static_cast<std::size_t>(std::lower_bound(alive_.begin(), alive_.end(), rank) - alive_.begin());
+Route Membership::route(std::string_view file_tree, std::size_t turn) const {
+    const Office& office = office_of(file_tree);
+    const std::uint32_t trees = tree_count(size());
+    std::uint32_t tree = office.tree;
+    if (turn > 0 && trees > 1) {  // the others: at its own root the reader would send to all children
+        tree = static_cast<std::uint32_t>((tree + 1 + (turn - 1) % (trees - 1)) % trees);
+    }
+    // Where everybody has resigned or is lost, this node is as good as any.
+    return {.reader = office.holder.value_or(self()), .tree = tree};
 }
 
-TreeShape Membership::shape_of(Rank root, std::size_t turn) const {
-    return {.size = alive_.size(), .arity = options_.arity, .root = index_of(root), .turn = turn};
+std::optional<Rank> Membership::next_reader(std::string_view file_tree, std::span<const Rank> tried) const {
+    const std::uint64_t what = hash_of_text(file_tree);
+    std::vector<std::pair<std::uint64_t, std::size_t>> order;
+    for (std::size_t office = 0; office < offices_.size(); ++office) {
+        order.emplace_back(weight(office, what), office);
+    }
+    std::sort(order.rbegin(), order.rend());
+    for (const auto& [of_office, office] : order) {
+        for (std::uint32_t rank = offices_[office].seat; rank < offices_[office].end; ++rank) {
+            const bool has_tried = std::find(tried.begin(), tried.end(), Rank{rank}) != tried.end();
+            if (members_[rank].state == NodeState::serving && !has_tried) {
+                return Rank{rank};
+            }
+        }
+    }
+    return std::nullopt;
 }
 
-std::optional<Rank> Membership::parent_of(Rank node, Rank root, std::size_t turn) const {
-    const auto index = tree_parent(shape_of(root, turn), index_of(node));
-    return index ? std::optional(alive_[*index]) : std::nullopt;
+TreeShape Membership::shape(std::uint32_t tree) const {
+    return {.size = size(), .arity = options_.arity, .first = tree_root(size(), tree)};
 }
 
-std::optional<Rank> Membership::parent(Rank root, std::size_t turn) const {
-    return parent_of(options_.self, root, turn);
+std::optional<Rank> Membership::parent_of(Rank rank, const Route& route) const {
+    if (rank == route.reader) {
+        return std::nullopt;
+    }
+    const TreeShape tree = shape(route.tree);
+    for (auto above = tree_parent(tree, rank); above; above = tree_parent(tree, *above)) {
+        if (is_alive(*above)) {
+            return above;
+        }
+    }
+    return route.reader;
 }
 
-std::optional<Rank> Membership::grandparent(Rank root, std::size_t turn) const {
-    const auto above = parent(root, turn);
-    return above ? parent_of(*above, root, turn) : std::nullopt;
+std::optional<Rank> Membership::grandparent(const Route& route) const {
+    const auto above = parent(route);
+    return above ? parent_of(*above, route) : std::nullopt;
 }
 
-std::size_t Membership::depth(Rank root, std::size_t turn) const {
-    return tree_depth(shape_of(root, turn), index_of(options_.self));
+// `rank`, or the live nodes nearest below it.
+void Membership::add_live(std::vector<Rank>& ranks, const TreeShape& tree, Rank rank, Rank reader) const {
+    if (is_alive(rank)) {
+        if (rank != reader && rank != self()) {
+            ranks.push_back(rank);
+        }
+        return;
+    }
+    for (const Rank below : tree_children(tree, rank)) {
+        add_live(ranks, tree, below, reader);
+    }
 }
 
-std::vector<Rank> Membership::children(Rank root, std::size_t turn) const {
+std::vector<Rank> Membership::children(const Route& route) const {
+    const TreeShape tree = shape(route.tree);
     std::vector<Rank> ranks;
-    for (const std::size_t index : tree_children(shape_of(root, turn), index_of(options_.self))) {
-        ranks.push_back(alive_[index]);
+    if (self() == route.reader) {
+        add_live(ranks, tree, Rank{tree.first}, route.reader);
+    }
+    for (const Rank below : tree_children(tree, self())) {
+        add_live(ranks, tree, below, route.reader);
     }
     return ranks;
+}
+
+std::vector<Rank> Membership::neighbours(const Route& route) const {
+    std::vector<Rank> ranks = children(route);
+    if (const auto above = parent(route)) {
+        ranks.push_back(*above);
+    }
+    return ranks;
+}
+
+std::size_t Membership::depth(const Route& route) const {
+    std::size_t hops = 0;
+    for (auto above = parent(route); above && hops < size(); above = parent_of(*above, route)) {
+        ++hops;
+    }
+    return hops;
 }
 
 }  // namespace copper

@@ -1,11 +1,17 @@
-// Which nodes are alive, as this node sees it, and what follows from that: the tree of each root and the
-// reader of each file tree. Nodes whose views differ for a while compute different trees; the Mover's rules
-// hold all the same.
+// Which nodes are alive and which of them are in office, as this node knows it; and what follows from that:
+// the reader of each file tree, and the way up and down each tree.
+//
+// States and incarnations are those of SWIM (Das, Gupta and Motivala, DSN 2002). There is one rule for what
+// is news: of two reports about a node, the one with the higher incarnation counts; of two with the same
+// incarnation, the one whose state comes later in NodeState. Only the node itself raises its incarnation: to
+// contradict a suspicion, to resign its office, and to take it again. So reports may arrive in any order, any
+// number of times, and all nodes that have heard the same agree.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,12 +22,12 @@
 
 namespace copper {
 
-// A node that is held to be lost.
-struct LostNode {
-    Rank rank;
-    // From then on whoever found it lost has waited in vain for a word of it; it may be there all the same.
-    // Nothing: it is gone for good, because it said so, or because this node's link to it is broken.
-    std::optional<TimePoint> silent_since = std::nullopt;
+// How an object travels: from `reader` to the root of a tree, and down that tree. An interest takes the same
+// way up.
+struct Route {
+    Rank reader;
+    std::uint32_t tree = 0;
+    bool operator==(const Route&) const = default;
 };
 
 // Not thread-safe: belongs to the thread of the Mover.
@@ -30,76 +36,90 @@ class Membership {
     struct Options {
         std::uint32_t size = 1;
         Rank self;
-        std::size_t arity = 4;
-        std::size_t readers = 16;  // how many nodes may be readers at a time. REQUIRES: >= 1, as does arity
+        std::size_t arity = 4;     // REQUIRES: >= 1
+        std::size_t readers = 16;  // how many offices there are, at most one per node. REQUIRES: >= 1
     };
     explicit Membership(Options options);
 
     Rank self() const { return options_.self; }
     std::uint32_t size() const { return options_.size; }
-    const std::vector<Rank>& alive() const { return alive_; }
-    const std::vector<LostNode>& lost() const { return lost_; }  // in the order of their loss
-    std::vector<Rank> suspects() const;                          // those of them that may come back
-    const std::vector<Rank>& readers() const { return readers_; }
-    bool is_alive(Rank rank) const;
+    NodeState state(Rank rank) const { return members_[rank.value].state; }
+    // Neither suspect nor dead.
+    bool is_alive(Rank rank) const { return state(rank) <= NodeState::resigned; }
+    const std::vector<Rank>& alive() const { return alive_; }  // ascending
+    std::vector<Rank> suspects() const;                        // ascending
 
-    // REQUIRES: not self. Idempotent; a suspect can become one that is gone for good.
-    void lose(const LostNode& node);
-    void lose(Rank rank) { lose(LostNode{.rank = rank}); }
-    // A suspect is there after all, and was heard then. Nothing happens if it is none.
-    void regain(Rank rank, TimePoint heard);
-
-    // The number of this node's view: grows when the view changes.
-    std::uint64_t epoch() const { return epoch_; }
-    // Somebody's view has this number: the next one of this node is a later one.
-    void note_epoch(std::uint64_t epoch) { epoch_ = std::max(epoch_, epoch); }
-    // That a node which was held to be lost is back: when it was heard, and the view that took it in again.
-    struct Return {
-        Rank rank;
-        TimePoint heard;
-        std::uint64_t epoch = 0;
+    enum class Heard : std::uint8_t {
+        nothing_new,
+        news,
+        denied,  // it was wrong about this node, which has raised its incarnation: tell whoever said so
     };
-    // The last one, if it is remembered.
-    std::optional<Return> return_of(Rank rank) const;
+    Heard note(const News& news);
+    // This node found that `rank` does not answer. REQUIRES: not self.
+    void suspect(Rank rank);
+    // This node cannot reach `rank` any more, whatever others say of it. REQUIRES: not self.
+    void cut(Rank rank);
+    // This node reads nothing for others for a while, and then does so again.
+    void resign() { change_own(NodeState::resigned); }
+    void resume() { change_own(NodeState::serving); }
+    // This node ends.
+    void leave() { change_own(NodeState::dead); }
 
-    // What to tell others.
-    View view(TimePoint now) const;
+    // What to tell others: the latest changes.
+    std::vector<News> news() const;
+    // What to tell `to`: with what this node knows of the two, so that a wrong suspicion ends.
+    std::vector<News> news_for(Rank to) const;
+    // Grows with each change. Nodes that know the same have the same number.
+    std::uint64_t epoch() const { return epoch_; }
 
-    // The reader of a file tree. The nodes, in an order drawn by lot, are dealt out to `readers` offices; an
-    // office is held by the first live node dealt to it. File trees spread over the offices that are held by
-    // highest-random-weight ("rendezvous") hashing (Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1),
-    // 1998). So it follows from the live nodes alone, and when a reader is lost only its file trees move: to
-    // its successor in office or, if it has none, to the other readers.
-    Rank reader_of(std::string_view file_tree) const;
+    // The readers: the first live node of each office that has not resigned. An office has a seat, the root
+    // of a tree where there are trees enough, and the ranks from there to the next seat succeed each other in
+    // it. Ascending.
+    std::vector<Rank> readers() const;
+    // File trees spread over the offices that are held by highest-random-weight ("rendezvous") hashing
+    // (Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1), 1998), so a loss moves the file trees of the
+    // lost reader only. `turn`: a stream of objects takes the trees one after the other.
+    Route route(std::string_view file_tree, std::size_t turn = 0) const;
+    // Who is to read if those who `tried` cannot. Nothing if there is nobody else.
+    std::optional<Rank> next_reader(std::string_view file_tree, std::span<const Rank> tried) const;
 
-    // The reader of a file tree, and who would follow it, one after the other, if all before were lost; at
-    // most `count` of them.
-    std::vector<Rank> readers_of(std::string_view file_tree, std::size_t count) const;
-
-    // The node that keeps an object for the others, by the object's hash: chosen among all nodes, so that the
-    // loss of one moves no other's objects.
-    Rank keeper_of(std::uint64_t hash) const;
-
-    // In the tree rooted at `root` over the live nodes, at a turn (TreeShape). REQUIRES: root is alive.
-    std::optional<Rank> parent(Rank root, std::size_t turn = 0) const;
-    std::optional<Rank> grandparent(Rank root, std::size_t turn = 0) const;
-    std::vector<Rank> children(Rank root, std::size_t turn = 0) const;
-    std::size_t depth(Rank root, std::size_t turn = 0) const;  // 0 for the root
+    // The next node on the way up: the nearest live one above this node in the tree, above the root the
+    // reader. Nothing at the reader. So when a node dies its children go to its parent, and nobody else
+    // changes.
+    std::optional<Rank> parent(const Route& route) const { return parent_of(self(), route); }
+    std::optional<Rank> grandparent(const Route& route) const;
+    std::vector<Rank> children(const Route& route) const;
+    std::vector<Rank> neighbours(const Route& route) const;  // parent and children
+    std::size_t depth(const Route& route) const;             // hops from the reader; 0 for the reader
 
   private:
-    std::size_t index_of(Rank rank) const;
-    std::optional<Rank> parent_of(Rank node, Rank root, std::size_t turn) const;
-    TreeShape shape_of(Rank root, std::size_t turn) const;
-    void elect_readers();
+    struct Member {
+        std::uint32_t incarnation = 0;
+        NodeState state = NodeState::serving;
+        bool is_cut = false;
+    };
+    struct Office {
+        std::uint32_t seat = 0;
+        std::uint32_t end = 0;  // behind the last rank of its succession
+        std::uint32_t tree = 0;
+        std::optional<Rank> holder;
+    };
+
+    void add_news(std::vector<News>& told, Rank rank) const;
+    void change(Rank rank, Member member);
+    void change_own(NodeState state);
+    void fill(Office& office) const;
+    const Office& office_of(std::string_view file_tree) const;
+    TreeShape shape(std::uint32_t tree) const;
+    std::optional<Rank> parent_of(Rank rank, const Route& route) const;
+    void add_live(std::vector<Rank>& ranks, const TreeShape& shape, Rank rank, Rank reader) const;
 
     const Options options_;
+    std::vector<Member> members_;  // by rank
+    std::vector<Rank> alive_;
+    std::vector<Office> offices_;
+    std::deque<Rank> changed_;  // the latest last, each once
     std::uint64_t epoch_ = 0;
-    std::vector<Return> returned_;  // the latest ones, in their order
-    std::vector<Rank> candidates_;  // all nodes, lost ones too, in the order in which they come into office
-    std::vector<Rank> alive_;       // ascending
-    std::vector<LostNode> lost_;
-    std::vector<std::optional<Rank>> holders_;  // by office
-    std::vector<Rank> readers_;                 // ascending
 };
 
 }  // namespace copper

@@ -26,66 +26,64 @@ inline constexpr std::size_t eager_body_bytes_max = 64U << 10;
 // The highest Publication::sequence that a node has received from another one, by lane.
 using Seen = std::array<std::uint64_t, lane_count>;
 
-// A node, and how long ago something was that concerns it.
-struct Sighting {
+// What a node is good for. The order matters: see Membership.
+enum class NodeState : std::uint8_t {
+    serving,
+    resigned,  // alive, but it reads nothing for others: its own mount is slow or broken
+    suspect,   // does not answer; it may come back
+    dead,      // has left
+};
+
+// What somebody knows of a node. Interests, objects, pings and their answers carry the latest, so that of all
+// nodes only one has to find out.
+struct News {
     Rank rank;
-    std::chrono::milliseconds ago{0};
-    bool operator==(const Sighting&) const = default;
+    std::uint32_t incarnation = 0;  // raised by the node itself alone
+    NodeState state = NodeState::serving;
+    bool operator==(const News&) const = default;
 };
+inline constexpr std::size_t news_told_max = 16;
+inline constexpr std::uint32_t incarnation_max = 1U << 30;
 
-// What the sender holds of its peers, the latest of each if they are many. Objects and interests carry it, so
-// that of all nodes of a tree only one has to find out.
-struct View {
-    // Grows with each change of the sender's view, and is never below what it has been told.
-    std::uint64_t epoch = 0;
-    // Held to be lost; nothing has been heard of them for so long. Who has heard one of them since, or has
-    // taken it back into a view of a later epoch, knows better.
-    std::vector<Sighting> suspects = {};
-    // Were held to be lost, and have been heard, last so long ago.
-    std::vector<Sighting> returned = {};
-    bool operator==(const View&) const = default;
+// What a reader met when it tried to read an object, if that may be the fault of its own mount.
+struct Finding {
+    static constexpr int empty = 0;  // a directory without entries: perhaps nothing is mounted there
+
+    Rank reader;
+    int error = empty;  // an errno value; ETIMEDOUT: the read takes too long
+    bool operator==(const Finding&) const = default;
 };
-inline constexpr std::size_t suspects_told_max = 64;
-inline constexpr std::size_t returned_told_max = 16;
-inline constexpr std::uint64_t epoch_max = std::uint64_t{1} << 48;
+inline constexpr std::size_t findings_max = 2;
 
-// "I need this object": goes up the tree that is rooted at the object's reader.
+// "I need this object": goes up the tree, to the object's reader.
 struct Interest {
     ObjectKey key;
     // What the sender has received from the addressee. An addressee that has put the object on its way with a
     // later sequence knows that it is still in flight, and need not send it twice.
     Seen seen = {};
-    std::uint32_t attempt =
-        0;  // above 0: the sender waited in vain; answer whatever is believed to be in flight
-    std::uint32_t hops =
-        0;  // nodes passed; bounds a cycle between nodes whose views of the membership differ
-    // So that the addressee does not wait for one that is lost; or, by another tree, for the sender itself.
-    View view = {};
-    enum class Scope : std::uint8_t {
-        anywhere,  // the addressee is to get it if it has not
-        at_hand,   // only if the addressee has it: otherwise it sends a Decline
-        instead,   // the addressee is to read it: the reader, which sends this, cannot or is slow
-    };
-    Scope scope = Scope::anywhere;
+    // Above 0: the sender waited in vain. Answer even if the object seems to be in flight.
+    std::uint32_t attempt = 0;
+    // Nodes passed. Bounds a cycle between nodes that know different things of the membership.
+    std::uint32_t hops = 0;
     Rank origin = {};  // a node whose own processes want it; others may want it too
+    // Several nodes want this object, or have asked for the same objects of its group (Sharing).
     enum class Wanted : std::uint8_t { by_one_perhaps, by_several };
-    Wanted wanted = Wanted::by_one_perhaps;  // by_several: it is no use to decline it as unshared
+    Wanted wanted = Wanted::by_one_perhaps;
+    // Not empty: these readers could not read it, so the addressee is to read it now.
+    std::vector<Finding> findings = {};
+    std::chrono::milliseconds spent{0};  // by them
+    std::vector<News> news = {};
     bool operator==(const Interest&) const = default;
 };
 
-// "You do not get it from me."
+// "Read it yourself": to a node that asked for a file which, as far as the reader can see, no other node
+// wants.
 struct Decline {
-    enum class Reason : std::uint8_t {
-        not_at_hand,  // and that was all that was asked for
-        unshared,     // by what the reader sees, no other node wants the file: whoever does is to read it
-        unable,       // the addressee, which was to read it instead of the reader, cannot
-    };
     ObjectKey key;
-    Reason reason = Reason::not_at_hand;
     bool operator==(const Decline&) const = default;
 };
 
-// "It is being read: go on waiting." From the node that reads to those who asked it, and on to those who
+// "It is being read: go on waiting." Goes from the node that reads to those who asked it, and on to those who
 // asked them.
 struct Working {
     ObjectKey key;
@@ -96,17 +94,18 @@ struct Working {
 // An object on its way down.
 struct Publication {
     enum class Spread : std::uint8_t {
-        everyone,  // forwarded down the whole tree of `root`
+        everyone,  // forwarded down the whole tree
         asked,     // forwarded to those who asked only
     };
     ObjectKey key;
-    Rank root;
+    Rank root;               // the node that read it
+    std::uint32_t tree = 0;  // that it goes down, if it is for everyone
     Spread spread = Spread::everyone;
     std::uint64_t serial = 0;    // numbers the broadcasts of `root`: a node forwards each of them once
     std::uint64_t sequence = 0;  // numbers all Publications of the sender in their lane, from 1
     Lane lane = Lane::eager;
     ObjectPtr object;
-    View view = {};
+    std::vector<News> news = {};
 };
 
 // A question to every node, down the tree of `origin`; the Answers come back up the same tree, joined.
@@ -140,9 +139,11 @@ inline constexpr std::size_t answer_text_bytes_max = object_bytes_max - (64U << 
 
 // "Are you there?" and "I am."
 struct Ping {
+    std::vector<News> news = {};
     bool operator==(const Ping&) const = default;
 };
 struct Pong {
+    std::vector<News> news = {};
     bool operator==(const Pong&) const = default;
 };
 

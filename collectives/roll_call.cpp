@@ -52,7 +52,7 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
     pending.deadline = now + patience;
     pending.missing.insert(membership_.alive().begin(), membership_.alive().end());
     pending.missing.erase(membership_.self());
-    const std::vector<Rank> below = membership_.children(membership_.self());
+    const std::vector<Rank> below = membership_.children({.reader = membership_.self()});
     pending.below.insert(below.begin(), below.end());
     effects_.send(below, pending.call);
     // Who may be there all the same shall hear it too. If an answer comes in time, it counts.
@@ -84,7 +84,7 @@ void RollCall::receive(Rank from, const Call& call, TimePoint now) {
     pending.call = call;
     pending.call.patience = share_for_below(call.patience);
     pending.deadline = now + call.patience;
-    const std::vector<Rank> below = membership_.children(call.origin);
+    const std::vector<Rank> below = membership_.children({.reader = call.origin});
     pending.below.insert(below.begin(), below.end());
     effects_.send(below, pending.call);
     pending.parts[membership_.self()] = effects_.answer(call.verb, call.argument);

@@ -6,14 +6,19 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "cache/path.hpp"
 
 namespace copper {
 namespace {
 
-// Of the files of a directory that are each node's own, one of so many may be an exception.
+// Files of a directory are each node's own if at most one in so many is used by several.
 constexpr std::int64_t files_per_exception = 8;
+// From how many files on that is judged, and how many extents of a large one must have been asked for.
+constexpr std::int64_t small_files_to_judge = 16;
+constexpr std::int64_t large_files_to_judge = 2;
+constexpr std::uint32_t extents_to_judge = 8;
 
 std::uint64_t hash_of_text(std::string_view text, std::uint64_t seed) {
     return XXH3_64bits_withSeed(text.data(), text.size(), seed);
@@ -21,139 +26,146 @@ std::uint64_t hash_of_text(std::string_view text, std::uint64_t seed) {
 
 }  // namespace
 
-// To send a file to all costs N messages, to send it to those who ask costs them a request each. In between,
-// the square root: two nodes of 4, 90 of 8,192.
+// To send a large file to all costs N messages for each extent, to send it to those who ask costs them a
+// request each. In between, the square root: two nodes of 4, 90 of 8,192.
 Sharing::Sharing(Options options)
     : options_(options),
       nodes_to_share_(std::max<std::size_t>(2, static_cast<std::size_t>(std::sqrt(options.nodes)))) {}
 
-Sharing::Place Sharing::place_of(const ObjectKey& key) const {
-    enum Which : std::uint8_t { large, small, small_of_subdirectories };
-    const bool is_small = key.index == 0;
+Sharing::Place Sharing::place_of(const ObjectKey& key) {
+    const Kind kind = key.kind != ObjectKind::extent ? Kind::names
+                      : key.index == 0               ? Kind::small_files
+                                                     : Kind::large_files;
     const std::string_view directory = file_tree_of(key);
-    const Group here{hash_of_text(directory, is_small ? small : large)};
-    const Group around{hash_of_text(parent_path(directory), small_of_subdirectories)};
-    return {.hash = hash_of_text(key.path, 0),
-            .is_small = is_small,
-            .here = here,
-            .around = around,
-            .files_here = &known_of(here),
-            .files_around = &known_of(around)};
+    return {.kind = kind,
+            .group = GroupId{hash_of_text(directory, static_cast<std::uint64_t>(kind))},
+            .names = GroupId{hash_of_text(directory, static_cast<std::uint64_t>(Kind::names))},
+            .object = kind == Kind::large_files ? hash_of_text(key.path, 0) : hash_of(key)};
 }
 
-void Sharing::note(const ObjectKey& key, Rank node) {
+void Sharing::note(const ObjectKey& key, Rank node, Askers askers) {
     const Place place = place_of(key);
-    if (is_taken_for_shared(place)) {
-        return;
-    }
-    note_in(files_of(place.here), place, node);
-    if (place.is_small) {
-        note_in(files_of(place.around), place, node);
-    }
-}
-
-void Sharing::note_in(Files& files, const Place& place, Rank node) {
-    if (files_ >= options_.files_max && !files.known.contains(place.hash)) {
-        for (auto& [group, some] : groups_) {
-            forget(some);
+    Group& group = group_of(place.group);
+    if (objects_ >= options_.objects_max && !group.objects.contains(place.object)) {
+        for (auto& [id, each] : groups_) {
+            forget(each);
         }
     }
-    const auto [known, is_new] = files.known.try_emplace(place.hash);
-    files_ += is_new ? 1 : 0;
-    File& file = known->second;
-    const Enough enough = enough_of(place);
-    if (file.extents >= enough.extents) {
-        count(files, file, -1);
+    const auto [entry, is_new] = group.objects.try_emplace(place.object);
+    objects_ += is_new ? 1 : 0;
+    Object& object = entry->second;
+    if (!is_new) {
+        count(group, place, object, -1);
     }
-    if (!is_shared(file)) {
-        file.nodes.insert(node);
+    if (!is_shared(object)) {
+        object.nodes.insert(node);
     }
-    ++file.extents;
-    if (file.extents >= enough.extents) {
-        count(files, file, 1);
+    ++object.interests;
+    const bool was_of_several = object.is_of_several;
+    object.is_of_several = was_of_several || askers == Askers::several || object.nodes.size() > 1;
+    count(group, place, object, 1);
+    group.since_evidence += is_new ? 1 : 0;
+    if (object.is_of_several && !was_of_several) {
+        open_window(group);
+        group.is_evidence_new = true;
+        if (place.kind == Kind::names) {
+            Group& files = group_of(
+                GroupId{hash_of_text(file_tree_of(key), static_cast<std::uint64_t>(Kind::small_files))});
+            if (files.window == 0) {
+                open_window(files);
+            }
+        }
     }
-    files.are_kept_back = files.are_kept_back || are_own(files, enough);
+}
+
+void Sharing::open_window(Group& group) const {
+    const bool goes_on = group.window > 0 && group.since_evidence <= options_.lead_max;
+    group.window = goes_on ? std::min(2 * group.window, options_.window_max) : options_.window_first;
+    group.left = group.window;
+    group.since_evidence = 0;
 }
 
 void Sharing::note_pushed(const ObjectKey& key) {
     const Place place = place_of(key);
-    if (place.is_small) {
-        ++files_of(place.here).pushed;
-        ++files_of(place.around).pushed;
+    Group& group = group_of(place.group);
+    group.left -= group.left > 0 ? 1 : 0;
+    if (place.kind != Kind::large_files) {
+        forget_object(group, place);
     }
 }
 
 Sharing::Verdict Sharing::verdict(const ObjectKey& key) const {
     const Place place = place_of(key);
-    if (is_taken_for_shared(place)) {
+    const Group& group = known(place.group);
+    const auto object = group.objects.find(place.object);
+    const bool is_known = object != group.objects.end();
+    const bool is_large = place.kind == Kind::large_files;
+    if (is_large ? is_known && is_shared(object->second) : group.left > 0) {
         return Verdict::shared;
     }
-    const auto file = place.files_here->known.find(place.hash);
-    if (file != place.files_here->known.end() && file->second.nodes.size() > 1) {
-        return is_shared(file->second) ? Verdict::shared : Verdict::unknown;
+    if (place.kind == Kind::names || (is_known && object->second.is_of_several)) {
+        return Verdict::unknown;
     }
-    return are_own(evidence_of(place), enough_of(place)) ? Verdict::own : Verdict::unknown;
+    const std::int64_t judged = group.of_several + group.of_one;
+    const bool are_own = judged >= (is_large ? large_files_to_judge : small_files_to_judge) &&
+                         group.of_several * files_per_exception <= judged && group.of_node.size() > 1;
+    return are_own ? Verdict::own : Verdict::unknown;
 }
 
-// A small file that is no sample, where the samples are not each node's own.
-bool Sharing::is_taken_for_shared(const Place& place) const {
-    if (!place.is_small) {
-        return false;
+bool Sharing::take_evidence(const ObjectKey& key) {
+    const auto group = groups_.find(place_of(key).group);
+    return group != groups_.end() && std::exchange(group->second.is_evidence_new, false);
+}
+
+void Sharing::count(Group& group, const Place& place, const Object& object, int by) const {
+    if (place.kind == Kind::large_files && object.interests < extents_to_judge) {
+        return;
     }
-    const bool has_samples = place.files_here->pushed >= options_.pushed_before_samples ||
-                             place.files_around->pushed >= options_.pushed_around_before_samples;
-    return !place.files_here->are_kept_back && !evidence_of(place).are_kept_back &&
-           !(has_samples && place.hash % options_.files_per_sample == 0);
-}
-
-// A directory of which too little is known is taken for one like those beside it.
-const Sharing::Files& Sharing::evidence_of(const Place& place) const {
-    const bool is_known = !place.is_small || place.files_here->judged >= options_.small.files;
-    return is_known ? *place.files_here : *place.files_around;
-}
-
-// Hardly any of them was asked for by several nodes, and not all others by the same: one that is ahead of the
-// others is no sign.
-bool Sharing::are_own(const Files& files, Enough enough) {
-    return files.judged >= enough.files && files.of_several * files_per_exception <= files.judged &&
-           files.of_one.size() > 1;
-}
-
-void Sharing::count(Files& files, const File& file, int by) {
-    files.judged += by;
-    if (file.nodes.size() > 1) {
-        files.of_several += by;
-    } else if ((files.of_one[*file.nodes.begin()] += by) == 0) {
-        files.of_one.erase(*file.nodes.begin());
+    if (object.is_of_several) {
+        group.of_several += by;
+        return;
+    }
+    group.of_one += by;
+    if ((group.of_node[*object.nodes.begin()] += by) == 0) {
+        group.of_node.erase(*object.nodes.begin());
     }
 }
 
-Sharing::Files& Sharing::files_of(Group group) {
-    if (groups_.size() >= options_.groups_max && !groups_.contains(group)) {
+Sharing::Group& Sharing::group_of(GroupId id) {
+    if (groups_.size() >= options_.groups_max && !groups_.contains(id)) {
         const auto oldest = groups_.find(oldest_.front());
         forget(oldest->second);
         groups_.erase(oldest);
         oldest_.pop_front();
     }
-    const auto [known, is_new] = groups_.try_emplace(group);
+    const auto [known, is_new] = groups_.try_emplace(id);
     if (is_new) {
-        oldest_.push_back(group);
+        oldest_.push_back(id);
     }
     return known->second;
 }
 
-const Sharing::Files& Sharing::known_of(Group group) const {
-    static const Files none;
-    const auto known = groups_.find(group);
+const Sharing::Group& Sharing::known(GroupId id) const {
+    static const Group none;
+    const auto known = groups_.find(id);
     return known == groups_.end() ? none : known->second;
 }
 
-// What has been learned of the group stays.
-void Sharing::forget(Files& files) {
-    files_ -= files.known.size();
-    files.known.clear();
-    files.judged = files.of_several = 0;
-    files.of_one.clear();
+// The window stays.
+void Sharing::forget(Group& group) {
+    objects_ -= group.objects.size();
+    group.objects.clear();
+    group.of_several = group.of_one = 0;
+    group.of_node.clear();
+}
+
+void Sharing::forget_object(Group& group, const Place& place) {
+    const auto object = group.objects.find(place.object);
+    if (object != group.objects.end()) {
+        count(group, place, object->second, -1);
+        group.objects.erase(object);
+        --objects_;
+    }
 }
 
 }  // namespace copper

@@ -1,6 +1,7 @@
-// Whether the nodes of a job read the same files or each its own, as their reader sees it.
+// Evidence whether the nodes of a job use the same objects, from what they ask for.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -12,91 +13,92 @@
 
 namespace copper {
 
-// A file is shared when enough nodes have asked for extents of it: not many will be without it, so it is sent
-// to all. Until then extents go to those who ask. Where different nodes read different files of a directory,
-// and hardly one reads another's, each is better off reading its own.
+// What one node uses costs one node: an object goes to the node that asks for it. Once a second node has
+// asked for the same object, the group it belongs to is shared, and the next objects of the group are pushed
+// to all nodes ahead of their asking: `window_first` of them, then none until a second node asks for the same
+// object again, then twice as many, and so on. So a group that all nodes use costs a request now and then,
+// and a group that only one node goes on using stops being pushed.
 //
-// That is how large files are judged. A small one, or the first extent of a large one, is over before enough
-// nodes have asked: it is taken for shared, and whether others use what was pushed to them the reader cannot
-// see. So where many small files of a directory have been pushed, or of the directories around it, some more,
-// the samples, go to those who ask, and tell. Once the samples are each node's own, no file of the directory
-// is taken for shared before enough nodes have asked: to push to all what few want costs more than their
-// requests.
+// The objects of a directory make three groups: its names and attributes; its small files and the beginnings
+// of its large ones; and the rest of its large files, of which each is judged for itself. Pushing a large
+// file to all is expensive, so enough nodes must have asked for it (the square root of all). Nodes that use
+// the same names may well use the same files: those names let the first small files be pushed.
 //
-// Interests that merge on their way tell of one node only, but over the extents of a file, whose trees
-// differ, of others too; and those of a small file come from several children of its reader.
+// Where different nodes ask for different files of a directory, and hardly one asks for another's, each node
+// is better off reading its own: Verdict::own.
+//
+// Interests merge on their way, so the reader hears of one node where many ask. A node that merges has seen
+// the others, and says so with its next interest (Interest::Wanted::by_several). So each node keeps this
+// evidence, not only readers.
 //
 // Deterministic, not thread-safe; bounded: what is forgotten is judged anew, which costs time, nothing else.
 class Sharing {
   public:
-    // When to judge the files of a directory.
-    struct Enough {
-        std::uint32_t extents;  // of a file must have been asked for
-        std::int64_t files;     // of these there must be, not all of one node
-    };
     struct Options {
         std::uint32_t nodes = 1;
-        Enough large = {.extents = 8, .files = 2};
-        Enough small = {.extents = 1, .files = 16};  // others may come to a file so much later
-        std::uint32_t pushed_before_samples = 64;
-        std::uint32_t pushed_around_before_samples = 256;
-        std::uint32_t files_per_sample = 8;
+        std::uint32_t window_first = 4;
+        std::uint32_t window_max = 1024;
+        // Objects that one node may have asked for since the last sign of sharing, before the window begins
+        // anew: as many as a node may be ahead of the next one.
+        std::uint32_t lead_max = 8;
         std::size_t groups_max = 4096;
-        std::size_t files_max = 1U << 16;  // of all groups
+        std::size_t objects_max = 1U << 16;  // of all groups
     };
     explicit Sharing(Options options);
 
     enum class Verdict : std::uint8_t { unknown, shared, own };
+    enum class Askers : std::uint8_t { one, several };
 
-    // Of extents. `node` asks for one that was not pushed:
-    void note(const ObjectKey& key, Rank node);
+    // `node` asks for the object, perhaps with others.
+    void note(const ObjectKey& key, Rank node, Askers askers = Askers::one);
+    // The object is pushed to all: nobody will ask for it.
     void note_pushed(const ObjectKey& key);
     Verdict verdict(const ObjectKey& key) const;
+    // Whether this node has seen several nodes ask for the same object of the group since it was last asked:
+    // its next interest in something of the group tells the nodes above.
+    bool take_evidence(const ObjectKey& key);
 
   private:
-    struct File {
+    enum class Kind : std::uint64_t { names, small_files, large_files };
+    enum class GroupId : std::uint64_t {};
+    // An object, or a large file.
+    struct Object {
         std::set<Rank> nodes;  // up to as many as make it shared
-        std::uint32_t extents = 0;
+        std::uint32_t interests = 0;
+        bool is_of_several = false;
     };
-    // Files that are judged together.
-    struct Files {
-        std::map<std::uint64_t, File> known;  // by the hash of their path
-        // Of those of which enough extents were asked for, by several nodes or by one:
-        std::int64_t judged = 0;
+    struct Group {
+        std::map<std::uint64_t, Object> objects;  // by the hash of key or path
+        // Of the objects that were asked for often enough to tell: those of several nodes, and of one.
         std::int64_t of_several = 0;
-        std::map<Rank, std::int64_t> of_one;
-        // Of small ones:
-        std::uint32_t pushed = 0;
-        bool are_kept_back = false;
+        std::int64_t of_one = 0;
+        std::map<Rank, std::int64_t> of_node;
+        std::uint32_t window = 0;
+        std::uint32_t left = 0;  // of the window
+        std::uint32_t since_evidence = 0;
+        bool is_evidence_new = false;
     };
-    enum class Group : std::uint64_t {};  // the hash of a directory and of which of its files
-    // A file, and what is known of it and its like.
     struct Place {
-        std::uint64_t hash;  // of its path
-        bool is_small;
-        Group here;
-        Group around;  // of small files
-        const Files* files_here;
-        const Files* files_around;
+        Kind kind;
+        GroupId group;
+        GroupId names;  // of the same directory
+        std::uint64_t object;
     };
 
-    Place place_of(const ObjectKey& key) const;
-    Files& files_of(Group group);
-    const Files& known_of(Group group) const;
-    const Files& evidence_of(const Place& place) const;
-    void note_in(Files& files, const Place& place, Rank node);
-    void forget(Files& files);
-    static void count(Files& files, const File& file, int by);
-    Enough enough_of(const Place& place) const { return place.is_small ? options_.small : options_.large; }
-    bool is_shared(const File& file) const { return file.nodes.size() >= nodes_to_share_; }
-    bool is_taken_for_shared(const Place& place) const;
-    static bool are_own(const Files& files, Enough enough);
+    static Place place_of(const ObjectKey& key);
+    Group& group_of(GroupId id);
+    const Group& known(GroupId id) const;
+    void forget(Group& group);
+    void forget_object(Group& group, const Place& place);
+    void count(Group& group, const Place& place, const Object& object, int by) const;
+    void open_window(Group& group) const;
+    bool is_shared(const Object& object) const { return object.nodes.size() >= nodes_to_share_; }
 
     const Options options_;
     const std::size_t nodes_to_share_;
-    std::unordered_map<Group, Files> groups_;
-    std::deque<Group> oldest_;
-    std::size_t files_ = 0;
+    std::unordered_map<GroupId, Group> groups_;
+    std::deque<GroupId> oldest_;
+    std::size_t objects_ = 0;
 };
 
 }  // namespace copper

@@ -1,30 +1,38 @@
-// A k-ary tree over `size` positions, rooted anywhere: arithmetic only. The tree of another root is the same
-// tree with the positions rotated, so every node can compute its place in the tree of any reader, and the
-// inner nodes differ from root to root.
+// The fixed trees over which interests go up and objects come down: arithmetic only.
 //
-// A stream of objects from one root takes a turn of the tree for each: then the root has one child, which is
-// the root of a k-ary tree of the others, and their positions shift from turn to turn. So the root sends each
-// object once, every node is an inner one as often as any other, and all links carry about the same in both
-// directions (what Sanders, Speck and Träff get from two trees: Parallel Computing 35(12), 2009).
+// All trees are the same complete k-ary tree, filled level by level with the ranks in rising order; each
+// begins at another rank, and these first ranks are spread evenly. The inner nodes of one tree are the first
+// 1/k of its ranks, so a rank is an inner node in 1/k of the trees and a leaf in the others: a stream of
+// objects that takes the trees in turn is forwarded by all nodes alike (what Sanders, Speck and Träff get
+// from two trees: Parallel Computing 35(12), 2009; NCCL's double trees do the same). There are few trees, so
+// a node talks to few others in its life.
+//
+// A tree never changes. What happens when a node dies is Membership's part.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "collectives/rank.hpp"
+
 namespace copper {
 
+inline constexpr std::uint32_t trees_max = 16;
+
 struct TreeShape {
-    std::size_t size = 1;   // REQUIRES: >= 1
-    std::size_t arity = 2;  // REQUIRES: >= 1
-    std::size_t root = 0;   // REQUIRES: < size
-    std::size_t turn = 0;   // 0: the plain tree
+    std::uint32_t size = 1;   // REQUIRES: >= 1
+    std::size_t arity = 2;    // REQUIRES: >= 1
+    std::uint32_t first = 0;  // the rank at the root. REQUIRES: < size
 };
 
+// How many trees a job of `size` nodes has, and the rank at the root of each.
+std::uint32_t tree_count(std::uint32_t size);
+std::uint32_t tree_root(std::uint32_t size, std::uint32_t tree);
+
 // Nothing for the root.
-std::optional<std::size_t> tree_parent(const TreeShape& shape, std::size_t self);
-std::vector<std::size_t> tree_children(const TreeShape& shape, std::size_t self);
-// Hops from the root; 0 for the root itself.
-std::size_t tree_depth(const TreeShape& shape, std::size_t self);
+std::optional<Rank> tree_parent(const TreeShape& shape, Rank self);
+std::vector<Rank> tree_children(const TreeShape& shape, Rank self);
 
 }  // namespace copper

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cache/path.hpp"
+#include "collectives/topology.hpp"
 
 namespace copper {
 namespace {
@@ -108,8 +109,8 @@ bool suits(const Object& object, const ObjectKey& key) {
     return object.xattrs() == nullptr || is_sound(*object.xattrs());
 }
 
-tl::unexpected<WireError> refuse(std::string reason, std::optional<ObjectKey> corrupt = std::nullopt) {
-    return tl::unexpected(WireError{std::move(reason), std::move(corrupt)});
+tl::unexpected<WireError> refuse(std::string reason, std::optional<Damaged> damaged = std::nullopt) {
+    return tl::unexpected(WireError{std::move(reason), std::move(damaged)});
 }
 
 using Verdict = tl::expected<void, WireError>;
@@ -119,7 +120,10 @@ class Verifier {
     explicit Verifier(const Job& job) : job_(job) {}
 
     Verdict operator()(const Interest& interest) const {
-        if (!is_node(interest.origin) || !are_nodes(interest.view)) {
+        const bool are_found =
+            std::all_of(interest.findings.begin(), interest.findings.end(),
+                        [this](const Finding& finding) { return is_node(finding.reader); });
+        if (!is_node(interest.origin) || !are_nodes(interest.news) || !are_found) {
             return refuse("an interest that speaks of a node that there is not");
         }
         return within_trees(interest.key);
@@ -127,13 +131,16 @@ class Verifier {
     Verdict operator()(const Decline& decline) const { return within_trees(decline.key); }
     Verdict operator()(const Working& working) const { return within_trees(working.key); }
     Verdict operator()(const Publication& publication) const {
-        if (!is_node(publication.root) || !are_nodes(publication.view)) {
+        if (!is_node(publication.root) || !are_nodes(publication.news)) {
             return refuse("a publication that speaks of a node that there is not");
+        }
+        if (publication.tree >= tree_count(job_.nodes)) {
+            return refuse("a publication on a tree that there is not");
         }
         return within_trees(publication.key).and_then([&]() -> Verdict {
             if (!suits(*publication.object, publication.key)) {
                 return refuse("a content that cannot be that of " + to_string(publication.key),
-                              publication.key);
+                              Damaged{publication.key, publication.lane, publication.sequence});
             }
             return {};
         });
@@ -148,15 +155,16 @@ class Verifier {
                    ? Verdict()
                    : refuse("an answer that speaks of a node that there is not");
     }
-    Verdict operator()(const Ping&) const { return {}; }
-    Verdict operator()(const Pong&) const { return {}; }
+    Verdict operator()(const Ping& ping) const { return speaks_of_nodes(ping.news); }
+    Verdict operator()(const Pong& pong) const { return speaks_of_nodes(pong.news); }
 
   private:
     bool is_node(Rank rank) const { return rank.value < job_.nodes; }
-    bool are_nodes(const View& view) const {
-        const auto is_of_node = [this](const Sighting& sighting) { return is_node(sighting.rank); };
-        return std::all_of(view.suspects.begin(), view.suspects.end(), is_of_node) &&
-               std::all_of(view.returned.begin(), view.returned.end(), is_of_node);
+    bool are_nodes(const std::vector<News>& news) const {
+        return std::all_of(news.begin(), news.end(), [this](const News& each) { return is_node(each.rank); });
+    }
+    Verdict speaks_of_nodes(const std::vector<News>& news) const {
+        return are_nodes(news) ? Verdict() : refuse("news of a node that there is not");
     }
     Verdict within_trees(const ObjectKey& key) const {
         return key.kind <= last_shared_object_kind && job_.trees.contains(key.path)

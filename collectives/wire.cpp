@@ -110,50 +110,53 @@ std::optional<ObjectKey> from_wire(const wire::Key& key) {
     return ObjectKey{static_cast<ObjectKind>(key.kind()), std::string(path), key.index(), key.version()};
 }
 
-fb::Offset<fb::Vector<const wire::Sighting*>> to_wire(Builder& builder,
-                                                      const std::vector<Sighting>& sightings) {
-    std::vector<wire::Sighting> told;
-    for (const Sighting& sighting : sightings) {
-        const auto ago = std::clamp<std::int64_t>(sighting.ago.count(), 0, UINT32_MAX);
-        told.emplace_back(sighting.rank.value, static_cast<std::uint32_t>(ago));
+// No vector where there is no news, as in most messages.
+fb::Offset<fb::Vector<const wire::News*>> to_wire(Builder& builder, const std::vector<News>& news) {
+    std::vector<wire::News> told;
+    for (const News& each : news) {
+        told.emplace_back(each.rank.value, each.incarnation, static_cast<wire::NodeState>(each.state));
     }
     return told.empty() ? 0 : builder.CreateVectorOfStructs(told);
 }
 
-std::optional<std::vector<Sighting>> from_wire(const fb::Vector<const wire::Sighting*>* told,
-                                               std::size_t told_max) {
-    std::vector<Sighting> sightings;
-    if (told != nullptr && told->size() > told_max) {
+std::optional<std::vector<News>> from_wire(const fb::Vector<const wire::News*>* told) {
+    std::vector<News> news;
+    if (told != nullptr && told->size() > news_told_max) {
         return std::nullopt;
     }
     for (fb::uoffset_t i = 0; told != nullptr && i < told->size(); ++i) {
-        const wire::Sighting* sighting = told->Get(i);
-        sightings.push_back(
-            {.rank = Rank{sighting->rank()}, .ago = std::chrono::milliseconds(sighting->milliseconds_ago())});
+        const wire::News* each = told->Get(i);
+        if (each->incarnation() > incarnation_max || each->state() > wire::NodeState::MAX) {
+            return std::nullopt;
+        }
+        news.push_back({.rank = Rank{each->rank()},
+                        .incarnation = each->incarnation(),
+                        .state = static_cast<NodeState>(each->state())});
     }
-    return sightings;
+    return news;
 }
 
-// No table for a view that says nothing: that of most messages.
-fb::Offset<wire::View> to_wire(Builder& builder, const View& view) {
-    if (view == View{}) {
-        return 0;
+fb::Offset<fb::Vector<const wire::Finding*>> to_wire(Builder& builder, const std::vector<Finding>& findings) {
+    std::vector<wire::Finding> told;
+    for (const Finding& finding : findings) {
+        told.emplace_back(finding.reader.value, finding.error);
     }
-    const auto suspects = to_wire(builder, view.suspects);
-    const auto returned = to_wire(builder, view.returned);
-    return wire::CreateView(builder, view.epoch, suspects, returned);
+    return told.empty() ? 0 : builder.CreateVectorOfStructs(told);
 }
 
-std::optional<View> from_wire(const wire::View* told) {
-    if (told == nullptr) {
-        return View{};
-    }
-    auto suspects = from_wire(told->suspects(), suspects_told_max);
-    auto returned = from_wire(told->returned(), returned_told_max);
-    if (!suspects || !returned || told->epoch() > epoch_max) {
+std::optional<std::vector<Finding>> from_wire(const fb::Vector<const wire::Finding*>* told) {
+    std::vector<Finding> findings;
+    if (told != nullptr && told->size() > findings_max) {
         return std::nullopt;
     }
-    return View{.epoch = told->epoch(), .suspects = std::move(*suspects), .returned = std::move(*returned)};
+    for (fb::uoffset_t i = 0; told != nullptr && i < told->size(); ++i) {
+        const wire::Finding* finding = told->Get(i);
+        if (finding->error() < 0 || finding->error() > error_number_max) {
+            return std::nullopt;
+        }
+        findings.push_back({.reader = Rank{finding->reader()}, .error = finding->error()});
+    }
+    return findings;
 }
 
 // ---- bodies
@@ -415,27 +418,27 @@ struct Encoded {
 
 Encoded encode(Builder& builder, const Interest& interest) {
     const auto key = to_wire(builder, interest.key);
-    const auto view = to_wire(builder, interest.view);
-    return {
-        .type = wire::Content::Interest,
-        .offset = wire::CreateInterest(builder, key, interest.seen[0], interest.seen[1], interest.attempt,
-                                       interest.hops, view, static_cast<wire::Scope>(interest.scope),
-                                       interest.origin.value, interest.wanted == Interest::Wanted::by_several)
-                      .Union(),
-        .body = {}};
+    const auto findings = to_wire(builder, interest.findings);
+    const auto news = to_wire(builder, interest.news);
+    return {.type = wire::Content::Interest,
+            .offset = wire::CreateInterest(builder, key, interest.seen[0], interest.seen[1], interest.attempt,
+                                           interest.hops, interest.origin.value,
+                                           interest.wanted == Interest::Wanted::by_several, findings,
+                                           static_cast<std::uint64_t>(interest.spent.count()), news)
+                          .Union(),
+            .body = {}};
 }
 
 Encoded encode(Builder& builder, const Decline& decline) {
     const auto key = to_wire(builder, decline.key);
-    return {.type = wire::Content::Decline,
-            .offset = wire::CreateDecline(builder, key, static_cast<wire::Reason>(decline.reason)).Union(),
-            .body = {}};
+    return {.type = wire::Content::Decline, .offset = wire::CreateDecline(builder, key).Union(), .body = {}};
 }
 
 Encoded encode(Builder& builder, const Working& working) {
     const auto key = to_wire(builder, working.key);
+    const auto spent = static_cast<std::uint64_t>(working.spent.count());
     return {.type = wire::Content::Working,
-            .offset = wire::CreateWorking(builder, key, working.spent.count()).Union(),
+            .offset = wire::CreateWorking(builder, key, spent).Union(),
             .body = {}};
 }
 
@@ -443,11 +446,12 @@ Encoded encode(Builder& builder, const Publication& publication) {
     const Object& object = *publication.object;
     Blob body = encode_body(object.content);
     const auto key = to_wire(builder, publication.key);
-    const auto view = to_wire(builder, publication.view);
+    const auto news = to_wire(builder, publication.news);
     wire::PublicationBuilder table(builder);
     table.add_key(key);
-    table.add_view(view);
+    table.add_news(news);
     table.add_root(publication.root.value);
+    table.add_tree(publication.tree);
     table.add_spread(static_cast<wire::Spread>(publication.spread));
     table.add_serial(publication.serial);
     table.add_sequence(publication.sequence);
@@ -493,12 +497,14 @@ Encoded encode(Builder& builder, const Answer& answer) {
             .lane = lane};
 }
 
-Encoded encode(Builder& builder, const Ping&) {
-    return {.type = wire::Content::Ping, .offset = wire::CreatePing(builder).Union(), .body = {}};
+Encoded encode(Builder& builder, const Ping& ping) {
+    const auto news = to_wire(builder, ping.news);
+    return {.type = wire::Content::Ping, .offset = wire::CreatePing(builder, news).Union(), .body = {}};
 }
 
-Encoded encode(Builder& builder, const Pong&) {
-    return {.type = wire::Content::Pong, .offset = wire::CreatePong(builder).Union(), .body = {}};
+Encoded encode(Builder& builder, const Pong& pong) {
+    const auto news = to_wire(builder, pong.news);
+    return {.type = wire::Content::Pong, .offset = wire::CreatePong(builder, news).Union(), .body = {}};
 }
 
 using Decoded = tl::expected<Message, WireError>;
@@ -508,30 +514,35 @@ Decoded decode(const wire::Interest& interest, const Blob&) {
     if (!key) {
         return refuse("an interest in something that is no object");
     }
-    auto view = from_wire(interest.view());
-    if (!view) {
-        return refuse("an interest with a view of too many nodes or epochs");
+    auto news = from_wire(interest.news());
+    if (!news) {
+        return refuse("an interest with news that cannot be");
     }
-    if (interest.scope() > wire::Scope::MAX) {
-        return refuse("an interest of an unknown scope");
+    auto findings = from_wire(interest.findings());
+    if (!findings) {
+        return refuse("an interest with findings that cannot be");
+    }
+    if (interest.spent_milliseconds() > std::uint64_t{duration_milliseconds_max}) {
+        return refuse("an interest in what was read for ever");
     }
     return Interest{
         .key = std::move(*key),
         .seen = {interest.seen_eager(), interest.seen_bulk()},
         .attempt = interest.attempt(),
         .hops = interest.hops(),
-        .view = std::move(*view),
-        .scope = static_cast<Interest::Scope>(interest.scope()),
         .origin = Rank{interest.origin()},
-        .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps};
+        .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps,
+        .findings = std::move(*findings),
+        .spent = std::chrono::milliseconds(interest.spent_milliseconds()),
+        .news = std::move(*news)};
 }
 
 Decoded decode(const wire::Decline& decline, const Blob&) {
     auto key = from_wire(*decline.key());
-    if (!key || decline.reason() > wire::Reason::MAX) {
+    if (!key) {
         return refuse("a decline of something that is no object");
     }
-    return Decline{.key = std::move(*key), .reason = static_cast<Decline::Reason>(decline.reason())};
+    return Decline{.key = std::move(*key)};
 }
 
 Decoded decode(const wire::Working& working, const Blob&) {
@@ -539,10 +550,17 @@ Decoded decode(const wire::Working& working, const Blob&) {
     if (!key) {
         return refuse("work on something that is no object");
     }
-    if (working.spent_milliseconds() < 0 || working.spent_milliseconds() > duration_milliseconds_max) {
+    if (working.spent_milliseconds() > std::uint64_t{duration_milliseconds_max}) {
         return refuse("work for ever");
     }
     return Working{.key = std::move(*key), .spent = std::chrono::milliseconds(working.spent_milliseconds())};
+}
+
+tl::unexpected<WireError> damaged(const wire::Publication& publication, const char* what, ObjectKey key) {
+    const Lane lane = publication.bulk() ? Lane::bulk : Lane::eager;
+    std::string reason = what + to_string(key);
+    return tl::unexpected(
+        WireError{std::move(reason), Damaged{std::move(key), lane, publication.sequence()}});
 }
 
 Decoded decode(const wire::Publication& publication, const Blob& body) {
@@ -551,13 +569,13 @@ Decoded decode(const wire::Publication& publication, const Blob& body) {
         return refuse("a publication of something that is no object");
     }
     if (body.size != publication.body_bytes() || checksum_of(body) != publication.body_checksum()) {
-        return tl::unexpected(WireError{"a wrong checksum of " + to_string(*key), std::move(key)});
+        return damaged(publication, "a wrong checksum of ", std::move(*key));
     }
     auto content = decode_content(publication, body);
-    auto view = from_wire(publication.view());
-    if (!content || !view || !answers(*content, key->kind) ||
+    auto news = from_wire(publication.news());
+    if (!content || !news || !answers(*content, key->kind) ||
         publication.lifetime_milliseconds() > duration_milliseconds_max) {
-        return tl::unexpected(WireError{"a malformed " + to_string(*key), std::move(key)});
+        return damaged(publication, "a malformed ", std::move(*key));
     }
     std::optional<std::chrono::milliseconds> lifetime;
     if (publication.lifetime_milliseconds() >= 0) {
@@ -565,12 +583,13 @@ Decoded decode(const wire::Publication& publication, const Blob& body) {
     }
     return Publication{.key = std::move(*key),
                        .root = Rank{publication.root()},
+                       .tree = publication.tree(),
                        .spread = static_cast<Publication::Spread>(publication.spread()),
                        .serial = publication.serial(),
                        .sequence = publication.sequence(),
                        .lane = publication.bulk() ? Lane::bulk : Lane::eager,
                        .object = make_object(std::move(*content), lifetime),
-                       .view = std::move(*view)};
+                       .news = std::move(*news)};
 }
 
 Decoded decode(const wire::Call& call, const Blob&) {
@@ -605,6 +624,16 @@ Decoded decode(const wire::Answer& answer, const Blob& body) {
         result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text()))});
     }
     return result;
+}
+
+Decoded decode(const wire::Ping& ping, const Blob&) {
+    auto news = from_wire(ping.news());
+    return news ? Decoded(Ping{.news = std::move(*news)}) : refuse("a ping with news that cannot be");
+}
+
+Decoded decode(const wire::Pong& pong, const Blob&) {
+    auto news = from_wire(pong.news());
+    return news ? Decoded(Pong{.news = std::move(*news)}) : refuse("a pong with news that cannot be");
 }
 
 }  // namespace
@@ -654,9 +683,9 @@ tl::expected<Message, WireError> decode(const Frame& frame) {
         case wire::Content::Answer:
             return decode(*header->content_as_Answer(), frame.body);
         case wire::Content::Ping:
-            return Ping{};
+            return decode(*header->content_as_Ping(), frame.body);
         case wire::Content::Pong:
-            return Pong{};
+            return decode(*header->content_as_Pong(), frame.body);
         case wire::Content::NONE:
             break;
     }

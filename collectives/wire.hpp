@@ -13,11 +13,17 @@
 
 namespace copper {
 
-// Why a frame was refused. `corrupt_object` is set if its header was sound and its body was not: then the
-// object that was meant is known.
+// A Publication that did not arrive whole, as its header names it.
+struct Damaged {
+    ObjectKey key;
+    Lane lane = Lane::eager;
+    std::uint64_t sequence = 0;
+};
+
+// Why a frame was refused. `damaged` is set if its header was sound and its body was not.
 struct WireError {
     std::string reason;
-    std::optional<ObjectKey> corrupt_object;
+    std::optional<Damaged> damaged;
 };
 
 // The frame's body shares memory with an Extent's bytes, in both directions.

@@ -92,7 +92,7 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
     loop.arity = options.arity;
     loop.readers = options.readers;
     loop.mover.deadline = options.deadline;
-    loop.mover.push = options.push;
+    loop.mover.spreading.push = options.push;
     loop.cores = cores;
     loop.compression = options.compress;
     return loop;
@@ -370,7 +370,7 @@ void Node::stop_alone(StopReason reason, const std::string& why) {
 
 // Others need not find out by waiting in vain.
 void Node::depart(const std::string& why) {
-    loop_.tell_acquaintances(departed_verb, std::to_string(fabric_->self().value) + " " + why);
+    loop_.announce_leave(departed_verb, std::to_string(fabric_->self().value) + " " + why);
     leave(Parting::alone);
 }
 
@@ -434,9 +434,6 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == verb::stop) {
         return dump(answer_stop(argument));
     }
-    if (verb == departed_verb) {
-        return dump(answer_departed(argument));
-    }
     if (verb == leave_verb) {
         return dump(answer_leave(argument));
     }
@@ -483,6 +480,7 @@ json Node::answer_stats(const std::string& paths_max) {
                              .cache = cache_.statistics(),
                              .fabric = fabric_->counters(),
                              .mover = loop_.mover_counters(),
+                             .nodes_lost = loop_.nodes_lost(),
                              .frames_refused = loop_.frames_refused(),
                              .turns = loop_.turns().buckets()});
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
@@ -514,15 +512,8 @@ json Node::answer_stop(const std::string& patience_ms) {
 json Node::answer_departed(const std::string& rank_and_why) {
     char* why = nullptr;
     const auto rank = std::strtoull(rank_and_why.c_str(), &why, 10);
-    if (rank < fabric_->size() && rank != fabric_->self().value) {
-        // Not now: the answer goes to that node.
-        loop_.post([this, left = Rank{static_cast<std::uint32_t>(rank)},
-                    reason = "it has left:" + std::string(why)] {
-            loop_.lose_for_good(left, reason);
-            if (departed_.size() < departed_told_max) {
-                departed_[left] = reason;
-            }
-        });
+    if (rank < fabric_->size() && departed_.size() < departed_told_max) {
+        departed_[Rank{static_cast<std::uint32_t>(rank)}] = "it has left:" + std::string(why);
     }
     return {{"host", host_name()}};
 }

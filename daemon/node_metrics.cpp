@@ -49,16 +49,16 @@ json fabric_group(const NodeCounts& counts) {
             {"publications_sent", counts.mover.publications_sent},
             {"duplicates", counts.mover.duplicates},
             {"retries", counts.mover.retries},
-            {"got_back", counts.mover.got_back},
-            {"handed_on", counts.mover.handed_on},
+            {"passed_on", counts.mover.passed_on},
+            {"resignations", counts.mover.resignations},
             {"passed_over", counts.mover.passed_over},
             {"unshared_reads", counts.mover.unshared_reads}};
 }
 
-json fallbacks_group(const MoverCounters& mover) {
+json fallbacks_group(const MoverCounters& mover, std::uint64_t nodes_lost) {
     return {{"direct_reads", mover.direct_reads},
             {"deadline", mover.deadline},
-            {"peer_lost", mover.peer_lost},
+            {"peer_lost", nodes_lost},
             {"corrupt", mover.corrupt}};
 }
 
@@ -89,7 +89,7 @@ json metrics_of(const NodeCounts& counts) {
             {"local", backing_group(counts.local)},
             {"cache", cache_group(counts.cache)},
             {"fabric", fabric_group(counts)},
-            {"fallbacks", fallbacks_group(counts.mover)},
+            {"fallbacks", fallbacks_group(counts.mover, counts.nodes_lost)},
             {"latency_us",
              {{"lookup", latency_summary(counts.fuse.lookup_latency.buckets())},
               {"read", latency_summary(counts.fuse.read_latency.buckets())},

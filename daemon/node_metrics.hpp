@@ -18,6 +18,7 @@ struct NodeCounts {
     Cache::Statistics cache;
     FabricCounters fabric;
     MoverCounters mover;
+    std::uint64_t nodes_lost = 0;
     std::uint64_t frames_refused = 0;
     LatencyHistogram::Buckets turns = {};  // of the progress loop
 };

@@ -25,14 +25,21 @@ constexpr std::chrono::seconds degraded_for{60};  // after a direct read
 
 constexpr std::size_t events_of_a_turn_max = 1024;
 
-FailureDetector::Options detector_options(FailureDetector::Options options, const Fabric& fabric) {
-    options.self = fabric.self();
-    options.nodes = fabric.size();
-    return options;
-}
+constexpr std::chrono::milliseconds looks_after_itself_every{50};
 
-// Of a call that RollCall knows nothing of; its own begin with 1.
-constexpr std::uint64_t acquaintance_call_id = 0;
+const char* description_of(NodeState state) {
+    switch (state) {
+        case NodeState::serving:
+            return "serves";
+        case NodeState::resigned:
+            return "reads nothing for others for a while: another node could read what it could not";
+        case NodeState::suspect:
+            return "is lost: it does not answer";
+        case NodeState::dead:
+            return "is lost for good";
+    }
+    return "?";
+}
 
 template <typename... Ts>
 struct Overloaded : Ts... {
@@ -47,15 +54,14 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
     : options_(std::move(options)),
       around_(surroundings),
       answer_call_(std::move(answer_call)),
-      membership_({.size = around_.fabric.size(),
-                   .self = around_.fabric.self(),
-                   .arity = options_.arity,
-                   .readers = options_.readers}),
-      mover_(options_.mover, around_.trees, membership_, *this),
-      roll_call_(membership_, *this),
-      failure_detector_(detector_options(options_.failure_detector, around_.fabric)),
+      protocol_({.membership = {.size = around_.fabric.size(),
+                                .self = around_.fabric.self(),
+                                .arity = options_.arity,
+                                .readers = options_.readers},
+                 .mover = options_.mover,
+                 .failure_detector = options_.failure_detector},
+                around_.trees, *this),
       pacer_(options_.pacer),
-      acquainted_(around_.fabric.size()),
       compressor_(options_.compression),
       pool_(options_.pool) {}
 
@@ -102,9 +108,9 @@ void ProgressLoop::run() {
             turns_.record(now() - began);
         }
         is_at(Activity::waiting);
-        pause(moved                  ? Pacer::Activity::moved
-              : mover_.pending() > 0 ? Pacer::Activity::waiting
-                                     : Pacer::Activity::none);
+        pause(moved                             ? Pacer::Activity::moved
+              : protocol_.mover().pending() > 0 ? Pacer::Activity::waiting
+                                                : Pacer::Activity::none);
     }
 }
 
@@ -112,7 +118,7 @@ bool ProgressLoop::may_leave() const {
     if (!leave_by_) {
         return false;
     }
-    const bool quiet = told_.empty() && !roll_call_.next_deadline() && around_.fabric.flushed();
+    const bool quiet = !protocol_.roll_call().next_deadline() && around_.fabric.flushed();
     return quiet || now() >= *leave_by_;
 }
 
@@ -138,81 +144,36 @@ bool ProgressLoop::take_events() {
 }
 
 void ProgressLoop::handle(Event& event, TimePoint time) {
-    std::visit(Overloaded{[&](Want& want) { mover_.want(want.key, time); },
+    std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, time); },
                           [&](ReadDone& done) {
                               --reads_for(done.whom).in_flight;
-                              mover_.read_done(done.key, done.object, time);
+                              protocol_.read_done(done.key, done.object, time);
                           },
                           [](Task& task) { task(); }},
                event);
 }
 
 bool ProgressLoop::poll_fabric() {
-    return around_.fabric.must_poll() &&
-           around_.fabric.progress(
-               [this](Rank from, const Frame& frame) {
-                   is_at(Activity::message);
-                   receive(from, frame);
-                   is_at(Activity::fabric);
-               },
-               [this](Rank rank) { lose_for_good(rank, "the link to it is broken"); });
+    return around_.fabric.must_poll() && around_.fabric.progress(
+                                             [this](Rank from, const Frame& frame) {
+                                                 is_at(Activity::message);
+                                                 receive(from, frame);
+                                                 is_at(Activity::fabric);
+                                             },
+                                             [this](Rank rank) {
+                                                 spdlog::warn("the link to node {} is broken", rank.value);
+                                                 protocol_.cut(rank, now());
+                                             });
 }
 
-void ProgressLoop::lose_for_good(Rank rank, const std::string& why) {
-    acquainted_[rank.value] = false;
-    lose({{.rank = rank}}, why);
+void ProgressLoop::announce_leave(std::string verb, std::string argument) {
+    const std::vector<Rank> neighbours = protocol_.leave(now());
+    send(neighbours,
+         Call{.origin = membership().self(), .verb = std::move(verb), .argument = std::move(argument)});
 }
 
-void ProgressLoop::lose(const std::vector<LostNode>& nodes, const std::string& why) {
-    if (nodes.empty()) {
-        return;
-    }
-    for (const LostNode& node : nodes) {
-        if (membership_.is_alive(node.rank)) {
-            spdlog::warn("node {} is lost: {}", node.rank.value, why);
-        }
-    }
-    mover_.peers_lost(nodes, now());
-    for (const LostNode& node : nodes) {
-        roll_call_.peer_lost(node.rank);
-        told_.erase(node.rank);
-    }
-}
-
-// What another node holds of its peers.
-void ProgressLoop::heed(Rank from, const View& view, TimePoint time) {
-    membership_.note_epoch(view.epoch);
-    const auto is_self = [this](const Sighting& suspect) { return suspect.rank == membership_.self(); };
-    if (std::any_of(view.suspects.begin(), view.suspects.end(), is_self)) {
-        send({&from, 1}, Pong{});
-    }
-    for (const auto& [rank, heard, epoch] : FailureDetector::returned(view, membership_, time)) {
-        regain(rank, heard, time);
-    }
-    lose(failure_detector_.lost(view, membership_, time), "node " + std::to_string(from.value) + " says so");
-}
-
-void ProgressLoop::regain(Rank rank, TimePoint heard, TimePoint time) {
-    if (membership_.is_alive(rank)) {
-        return;
-    }
-    mover_.peer_regained(rank, heard, time);
-    if (membership_.is_alive(rank)) {
-        spdlog::warn("node {} is back", rank.value);
-    }
-}
-
-void ProgressLoop::heard(Rank from, TimePoint time) {
-    failure_detector_.heard(from, time);
-    regain(from, time, time);
-}
-
-void ProgressLoop::look_after_peers(TimePoint time) {
-    std::set<Rank> awaited = mover_.awaited();
-    awaited.merge(roll_call_.awaited());
-    const auto verdict = failure_detector_.look(awaited, membership_.suspects(), time);
-    send(verdict.to_ping, Ping{});
-    lose(verdict.lost, "it does not answer");
+void ProgressLoop::state_changed(Rank rank, NodeState state) {
+    spdlog::warn("node {} {}", rank.value, description_of(state));
 }
 
 // Once: whoever sends them could fill the log.
@@ -226,7 +187,7 @@ void ProgressLoop::warn_of_strangers() {
 }
 
 void ProgressLoop::look_after_itself(TimePoint time) {
-    if (const auto direct_reads = mover_.counters().direct_reads; direct_reads != direct_reads_seen_) {
+    if (const auto direct_reads = mover_counters().direct_reads; direct_reads != direct_reads_seen_) {
         direct_reads_seen_ = direct_reads;
         last_direct_read_ = time;
         if (!std::exchange(degraded_, true)) {
@@ -246,52 +207,21 @@ void ProgressLoop::receive(Rank from, const Frame& frame) {
     if (!message) {
         ++frames_refused_;
         spdlog::warn("a message from node {} was refused: {}", from.value, message.error().reason);
-        if (message.error().corrupt_object) {
-            mover_.corrupt(*message.error().corrupt_object);
+        if (message.error().damaged) {
+            protocol_.receive_damaged(from, *message.error().damaged, now());
         }
         return;
     }
-    const TimePoint time = now();
-    heard(from, time);
-    acquainted_[from.value] = true;
-    std::visit(Overloaded{[&](const Interest& interest) {
-                              heed(from, interest.view, time);
-                              mover_.receive(from, interest, time);
-                          },
-                          [&](const Publication& publication) {
-                              heed(from, publication.view, time);
-                              mover_.receive(from, publication, time);
-                          },
-                          [&](const Decline& decline) { mover_.receive(from, decline, time); },
-                          [&](const Working& working) { mover_.receive(from, working, time); },
-                          [&](const Call& call) { roll_call_.receive(from, call, time); },
-                          [&](const Answer& answer) {
-                              if (answer.id == acquaintance_call_id) {
-                                  told_.erase(from);
-                              } else {
-                                  roll_call_.receive(from, answer, time);
-                              }
-                          },
-                          [&](const Ping&) {
-                              send({&from, 1}, Pong{});
-                          },
-                          [](const Pong&) {}},
-               *message);
+    protocol_.receive(from, *message, now());
 }
 
 void ProgressLoop::run_due() {
     const TimePoint time = now();
-    if (const auto due = mover_.next_deadline(); due && *due <= time) {
-        mover_.tick(time);
-    }
-    if (const auto due = roll_call_.next_deadline(); due && *due <= time) {
-        roll_call_.tick(time);
-    }
+    protocol_.tick(time);
     if (time >= next_look_) {
-        look_after_peers(time);
         warn_of_strangers();
         look_after_itself(time);
-        next_look_ = time + failure_detector_.options().interval;
+        next_look_ = time + looks_after_itself_every;
     }
     while (!tasks_.empty() && tasks_.begin()->first <= time) {
         tasks_.extract(tasks_.begin()).mapped()();
@@ -305,11 +235,7 @@ std::optional<TimePoint> ProgressLoop::next_deadline() const {
             next = next ? std::min(*next, *due) : due;
         }
     };
-    consider(mover_.next_deadline());
-    consider(roll_call_.next_deadline());
-    if (mover_.pending() > 0 || roll_call_.next_deadline()) {
-        consider(next_look_);
-    }
+    consider(protocol_.next_deadline());
     if (!tasks_.empty()) {
         consider(tasks_.begin()->first);
     }
@@ -352,8 +278,8 @@ ObjectPtr ProgressLoop::find(const ObjectKey& key) {
     return around_.cache.find(key);
 }
 
-void ProgressLoop::deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) {
-    around_.cache.deliver(key, object, retention);
+void ProgressLoop::deliver(const ObjectKey& key, const ObjectPtr& object) {
+    around_.cache.deliver(key, object);
 }
 
 std::uint64_t ProgressLoop::backlog_bytes(Rank to) {
@@ -415,7 +341,6 @@ void ProgressLoop::send(std::span<const Rank> to, const Message& message) {
     }
     const Frame frame = encode(message);
     for (const Rank rank : to) {
-        acquainted_[rank.value] = true;
         around_.fabric.send(rank, frame);
     }
 }
@@ -438,26 +363,8 @@ void ProgressLoop::finished(std::uint64_t id, Parts parts) {
 
 void ProgressLoop::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                         std::function<void(const Parts&)> done, Call::Silence silence) {
-    callers_[roll_call_.call(std::move(verb), std::move(argument), patience, now(), silence)] =
+    callers_[protocol_.call(std::move(verb), std::move(argument), patience, silence, now())] =
         std::move(done);
-}
-
-void ProgressLoop::tell_acquaintances(const std::string& verb, const std::string& argument) {
-    std::vector<Rank> ranks;
-    for (std::uint32_t rank = 0; rank < acquainted_.size(); ++rank) {
-        if (acquainted_[rank] && Rank{rank} != around_.fabric.self()) {
-            ranks.push_back(Rank{rank});
-        }
-    }
-    // One that is held to be lost is told, but not waited for.
-    std::copy_if(ranks.begin(), ranks.end(), std::inserter(told_, told_.end()),
-                 [this](Rank rank) { return membership_.is_alive(rank); });
-    // Without patience: each addressee answers for itself alone.
-    send(ranks, Call{.id = acquaintance_call_id,
-                     .origin = around_.fabric.self(),
-                     .verb = verb,
-                     .argument = argument,
-                     .patience = std::chrono::milliseconds(0)});
 }
 
 void ProgressLoop::at(TimePoint due, Task task) {

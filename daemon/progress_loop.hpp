@@ -1,5 +1,5 @@
-// The thread that drives the protocol core: everything that Mover, RollCall, Membership and the fabric do
-// happens in it, and everything that others want of them reaches it through an inbox.
+// The thread that drives the protocol core: everything that Protocol and the fabric do happens in it, and
+// everything that other threads want of them reaches it through an inbox.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,7 @@
 #include "cache/reader_pool.hpp"
 #include "cache/trees.hpp"
 #include "collectives/fabric.hpp"
-#include "collectives/failure_detector.hpp"
-#include "collectives/membership.hpp"
-#include "collectives/mover.hpp"
-#include "collectives/roll_call.hpp"
+#include "collectives/protocol.hpp"
 #include "daemon/core_gauge.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
@@ -33,7 +30,7 @@
 
 namespace copper {
 
-class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
+class ProgressLoop final : private Protocol::Effects {
   public:
     using Task = std::function<void()>;
     using Parts = std::vector<Answer::Part>;
@@ -71,23 +68,21 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
 
     // The rest belongs to the loop's thread, which is the fabric's thread.
     void run();  // until leave()
-    // Ends run() as soon as no roll call passes through this node, all is sent, and those who were told
-    // something have answered; or after `time_max`.
+    // Ends run() as soon as no roll call passes through this node and all is sent, or after `time_max`.
     void leave(std::chrono::milliseconds time_max);
-    // Says this to the nodes that this one has exchanged messages with, and has not lost. leave() waits for
-    // their answers. Never to all: when every node of a job leaves alone, that must not take N^2 messages.
-    void tell_acquaintances(const std::string& verb, const std::string& argument);
     // Asks all nodes; `done` gets the answers.
     void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
               std::function<void(const Parts&)> done, Call::Silence silence = Call::Silence::is_suspicious);
     void at(TimePoint due, Task task);
     // It has read the backing filesystem out of turn within the last minute.
     bool is_degraded() const { return degraded_; }
-    // This node is not to be counted on any more, whatever it may still say; `why` is for the log.
-    void lose_for_good(Rank rank, const std::string& why);
+    // Tells the neighbours in the trees that this node ends, with a call to each of them for what else they
+    // should know.
+    void announce_leave(std::string verb, std::string argument);
 
-    const Membership& membership() const { return membership_; }
-    const MoverCounters& mover_counters() const { return mover_.counters(); }
+    const Membership& membership() const { return protocol_.membership(); }
+    MoverCounters mover_counters() const { return protocol_.mover().counters(); }
+    std::uint64_t nodes_lost() const { return protocol_.nodes_lost(); }
     std::uint64_t frames_refused() const { return frames_refused_; }
     // How long its turns took that had something to do: so long it answered nobody.
     const LatencyHistogram& turns() const { return turns_; }
@@ -114,27 +109,23 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
         bool sleeping = false;  // the loop waits for it: the waker must notify
     };
 
-    // Mover::Effects and RollCall::Effects
+    // Protocol::Effects
     ObjectPtr find(const ObjectKey& key) override;
-    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) override;
+    void deliver(const ObjectKey& key, const ObjectPtr& object) override;
     void read(const ObjectKey& key, ReadFor whom) override;
     void send(std::span<const Rank> to, const Message& message) override;
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
     std::string answer(const std::string& verb, const std::string& argument) override;
     void finished(std::uint64_t id, Parts parts) override;
+    void state_changed(Rank rank, NodeState state) override;
 
     bool push(Event event, std::size_t events_max);
     bool take_events();
     void handle(Event& event, TimePoint now);
     void receive(Rank from, const Frame& frame);
-    void heard(Rank from, TimePoint now);
-    void look_after_peers(TimePoint now);
     void warn_of_strangers();
     void look_after_itself(TimePoint now);
-    void heed(Rank from, const View& view, TimePoint time);
-    void regain(Rank rank, TimePoint heard, TimePoint time);
-    void lose(const std::vector<LostNode>& nodes, const std::string& why);
     bool poll_fabric();
     void start_reads();
     bool start_read(const ObjectKey& key, ReadFor whom);
@@ -156,11 +147,8 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     const Surroundings around_;
     const AnswerCall answer_call_;
 
-    Membership membership_;
-    Mover mover_;
-    RollCall roll_call_;
-    FailureDetector failure_detector_;
-    TimePoint next_look_;
+    Protocol protocol_;
+    TimePoint next_look_;  // after itself
     bool degraded_ = false;
     std::uint64_t direct_reads_seen_ = 0;
     TimePoint last_direct_read_;
@@ -175,10 +163,8 @@ class ProgressLoop final : private Mover::Effects, private RollCall::Effects {
     bool warned_of_strangers_ = false;
     std::atomic<bool> warned_of_large_object_ = false;
     std::optional<TimePoint> leave_by_;
-    std::vector<bool> acquainted_;  // by rank
-    std::set<Rank> told_;           // by tell_acquaintances(), and silent since
-    std::vector<Event> taken_;      // from the inbox
-    std::size_t next_taken_ = 0;    // those before it are handled
+    std::vector<Event> taken_;    // from the inbox
+    std::size_t next_taken_ = 0;  // those before it are handled
 
     Guarded<Inbox> inbox_;
     std::condition_variable wake_;

@@ -269,32 +269,6 @@ TEST(Simulation, WhatGoesWrongIsNoStorm) {
     expect_calm("for long, and nodes crash and stand still");
 }
 
-// Caches that hold a part of what the job reads: what one node has dropped it gets back from others. No node
-// reads out of turn, and the filesystem serves no more than if each node's part were all there is.
-TEST(Simulation, WhatLeavesACacheIsGotBackFromOthers) {
-    for (const std::uint64_t seed : seeds(100)) {
-        Scenario scenario = random_scenario(seed, Faults::none);
-        scenario.nodes = 4 + seed % 8;
-        scenario.clients_per_node = 2;
-        scenario.operations_per_client = 200;
-        scenario.store = {.directories = 4, .files_per_directory = 20, .file_bytes_max = 20000};
-        scenario.cache_budget_bytes = 400'000;  // about half of the files
-        SCOPED_TRACE(replay(scenario));
-        const Report report = Simulation(scenario).run();
-        expect_right(report);
-        EXPECT_EQ(report.direct_reads, 0U);
-        EXPECT_GT(report.got_back, 0U);
-        std::uint64_t reads = 0;
-        for (const auto& [key, count] : report.reads) {
-            reads += count;
-        }
-        EXPECT_LE(reads, report.reads.size() * 3 / 2);
-        if (::testing::Test::HasFailure()) {
-            return;
-        }
-    }
-}
-
 // Slow links delay those behind them, and nobody else.
 TEST(Simulation, ASlowNodeSlowsOnlyWhatItMust) {
     for (const std::uint64_t seed : seeds(30)) {
@@ -378,7 +352,6 @@ Scenario small_files(std::uint64_t seed, Scenario::Reads reads, Faults faults = 
     scenario.arity = std::max<std::size_t>(scenario.arity, 2);
     scenario.crashes = std::min(scenario.crashes, 2U);
     scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
-    scenario.restarts = std::min(scenario.restarts, scenario.crashes);
     scenario.clients_per_node = 1;
     scenario.reads = reads;
     const bool are_own = reads == Scenario::Reads::own_small_files;

@@ -25,23 +25,22 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t what) {
 
 // ---- a node: what the daemon wires together, with simulated surroundings
 
-class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
+class Simulation::Node final : public Protocol::Effects {
   public:
-    Node(Simulation& simulation, Rank self, std::uint32_t incarnation = 0)
+    Node(Simulation& simulation, Rank self)
         : simulation_(simulation),
+          self_(self),
           cache_({.budget_bytes = simulation.scenario_.cache_budget_bytes, .clock = [this] { return now(); }},
                  [this](const ObjectKey& key) { want(key); }),
-          membership_({.size = simulation.scenario_.nodes,
-                       .self = self,
-                       .arity = simulation.scenario_.arity,
-                       .readers = simulation.scenario_.readers}),
-          mover_({.deadline = simulation.scenario_.deadline, .incarnation = incarnation}, simulation.trees_,
-                 membership_, *this),
-          roll_call_(membership_, *this),
-          failure_detector_({.self = self, .nodes = simulation.scenario_.nodes}) {}
+          protocol_({.membership = {.size = simulation.scenario_.nodes,
+                                    .self = self,
+                                    .arity = simulation.scenario_.arity,
+                                    .readers = simulation.scenario_.readers},
+                     .mover = {.deadline = simulation.scenario_.deadline}},
+                    simulation.trees_, *this) {}
 
     bool alive() const { return alive_; }
-    Mover& mover() { return mover_; }
+    const Protocol& protocol() const { return protocol_; }
     std::uint64_t active_clients() const { return active_clients_; }
 
     void start_clients() {
@@ -64,12 +63,9 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     // It does nothing until then, and then what it should have done.
     void pause(TimePoint until) { paused_until_ = std::max(paused_until_, until); }
 
-    void lose(const std::vector<LostNode>& nodes) {
-        if (alive_ && !nodes.empty()) {
-            mover_.peers_lost(nodes, now());
-            for (const LostNode& node : nodes) {
-                roll_call_.peer_lost(node.rank);
-            }
+    void cut(Rank rank) {
+        if (alive_ && rank != self_) {
+            protocol_.cut(rank, now());
             tick_when_due();
         }
     }
@@ -84,64 +80,55 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         }
         const auto message = decode(frame);
         if (!message) {
-            if (message.error().corrupt_object) {
-                mover_.corrupt(*message.error().corrupt_object);
+            if (message.error().damaged) {
+                protocol_.receive_damaged(from, *message.error().damaged, now());
             }
             return;
         }
-        if (const auto sound = verified(*message, {.nodes = membership_.size(), .trees = simulation_.trees_});
+        if (const auto sound =
+                verified(*message, {.nodes = simulation_.scenario_.nodes, .trees = simulation_.trees_});
             !sound) {
             wrong("of what a node sent was refused: " + sound.error().reason);
             return;
         }
-        failure_detector_.heard(from, now());
-        if (!membership_.is_alive(from)) {
-            mover_.peer_regained(from, now(), now());
-        }
-        std::visit([this, from](const auto& content) { dispatch(from, content); }, *message);
+        protocol_.receive(from, *message, now());
         tick_when_due();
     }
 
     void call() {
-        roll_call_.call("status", "", simulation_.scenario_.deadline, now());
+        protocol_.call("status", "", simulation_.scenario_.deadline, Call::Silence::is_suspicious, now());
         tick_when_due();
     }
 
-    // Effects of both.
+    // Protocol::Effects
     void send(std::span<const Rank> to, const Message& message) override {
         const Frame frame = encode(message);
         for (const Rank rank : to) {
-            simulation_.count(membership_.self(), rank, message);
-            simulation_.transmit(membership_.self(), rank, frame);
+            simulation_.count(self_, rank, message);
+            simulation_.transmit(self_, rank, frame);
         }
     }
-
-    // Mover::Effects
     ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
-    void deliver(const ObjectKey& key, const ObjectPtr& object, Retention retention) override {
-        cache_.deliver(key, object, retention);
-    }
-    std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{membership_.self(), to}]; }
-    std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[membership_.self()]; }
+    void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
+    std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{self_, to}]; }
+    std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[self_]; }
     void read(const ObjectKey& key, ReadFor /*whom*/) override {
         ++simulation_.report_.reads[key];
         const Scenario& scenario = simulation_.scenario_;
-        const Rank self = membership_.self();
+        const Rank self = self_;
         if (simulation_.readers_lost_ < scenario.readers_lost) {
             ++simulation_.readers_lost_;
             simulation_.after(simulation_.random_delay(scenario.read_delay_max), [this] { crash(); });
         }
         simulation_.at(simulation_.end_of_read(self), [this, key] {
             if (alive_) {
-                mover_.read_done(key, read_store(key), now());
+                protocol_.read_done(key, read_store(key), now());
                 tick_when_due();
             }
         });
     }
-
-    // RollCall::Effects
     std::string answer(const std::string&, const std::string&) override {
-        return std::to_string(membership_.self().value);
+        return std::to_string(self_.value);
     }
     void finished(std::uint64_t, std::vector<Answer::Part> parts) override {
         for (const Answer::Part& part : parts) {
@@ -152,44 +139,10 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         simulation_.report_.roll_calls.push_back(parts.size());
     }
 
+    void state_changed(Rank, NodeState) override {}
+
   private:
     TimePoint now() const { return simulation_.now_ + ahead_; }
-
-    void dispatch(Rank from, const Interest& interest) {
-        heed(from, interest.view);
-        mover_.receive(from, interest, now());
-    }
-    void dispatch(Rank from, const Publication& publication) {
-        heed(from, publication.view);
-        mover_.receive(from, publication, now());
-    }
-    void dispatch(Rank from, const Decline& decline) { mover_.receive(from, decline, now()); }
-    void dispatch(Rank from, const Working& working) { mover_.receive(from, working, now()); }
-    void dispatch(Rank from, const Call& call) { roll_call_.receive(from, call, now()); }
-    void dispatch(Rank from, const Answer& answer) { roll_call_.receive(from, answer, now()); }
-    void dispatch(Rank from, const Ping&) { send({&from, 1}, Pong{}); }
-    void dispatch(Rank, const Pong&) {}
-
-    void heed(Rank from, const View& view) {
-        membership_.note_epoch(view.epoch);
-        const auto is_self = [this](const Sighting& suspect) { return suspect.rank == membership_.self(); };
-        if (std::any_of(view.suspects.begin(), view.suspects.end(), is_self)) {
-            send({&from, 1}, Pong{});
-        }
-        for (const auto& [rank, heard, epoch] : FailureDetector::returned(view, membership_, now())) {
-            mover_.peer_regained(rank, heard, now());
-        }
-        lose(failure_detector_.lost(view, membership_, now()));
-    }
-
-    void look_after_peers() {
-        std::set<Rank> awaited = mover_.awaited();
-        awaited.merge(roll_call_.awaited());
-        const auto verdict = failure_detector_.look(awaited, membership_.suspects(), now());
-        send(verdict.to_ping, Ping{});
-        lose(verdict.lost);
-        next_look_ = now() + failure_detector_.options().interval;
-    }
 
     ObjectPtr coded(const ObjectPtr& object) {
         const Extent* extent = object->extent();
@@ -210,7 +163,7 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
 
     // A mount that has gone answers one thing or another.
     ObjectPtr read_store(const ObjectKey& key) {
-        if (membership_.self().value >= simulation_.scenario_.broken_mounts) {
+        if (self_.value >= simulation_.scenario_.broken_mounts) {
             return coded(simulation_.store_.read(key));
         }
         if (key.path == SimulatedStore::root()) {
@@ -225,20 +178,17 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     void want(const ObjectKey& key) {
         simulation_.after(simulation_.random_delay(microseconds(20)), [this, key] {
             if (alive_) {
-                mover_.want(key, now());
+                protocol_.want(key, now());
                 tick_when_due();
             }
         });
     }
 
     void tick_when_due() {
-        const bool waits = mover_.pending() > 0 || roll_call_.next_deadline();
-        const auto look = waits ? std::optional(next_look_) : std::nullopt;
-        for (const auto due : {mover_.next_deadline(), roll_call_.next_deadline(), look}) {
-            if (due && (!next_tick_ || *due < *next_tick_)) {
-                next_tick_ = std::max(*due, now());
-                simulation_.at(*next_tick_ - ahead_, [this] { tick(); });
-            }
+        const auto due = protocol_.next_deadline();
+        if (due && (!next_tick_ || *due < *next_tick_)) {
+            next_tick_ = std::max(*due, now());
+            simulation_.at(*next_tick_ - ahead_, [this] { tick(); });
         }
     }
 
@@ -253,11 +203,7 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         if (next_tick_ && *next_tick_ <= now()) {
             next_tick_.reset();
         }
-        mover_.tick(now());
-        roll_call_.tick(now());
-        if (now() >= next_look_) {
-            look_after_peers();
-        }
+        protocol_.tick(now());
         tick_when_due();
     }
 
@@ -283,14 +229,13 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
         };
         const Scenario& scenario = simulation_.scenario_;
         if (scenario.reads == Scenario::Reads::own_file) {
-            read_extent(numbered_file(membership_.self().value), left, done);
+            read_extent(numbered_file(self_.value), left, done);
         } else if (scenario.reads == Scenario::Reads::own_small_files) {
-            read_extent(numbered_file(left * scenario.nodes + membership_.self().value), 0, done);
+            read_extent(numbered_file(left * scenario.nodes + self_.value), 0, done);
         } else if (scenario.reads == Scenario::Reads::all_small_files) {
             read_extent(numbered_file(left), 0, done);
         } else if (scenario.reads == Scenario::Reads::all_from_own_start) {
-            const std::uint32_t begin =
-                membership_.self().value * (shape.files_per_directory / scenario.nodes);
+            const std::uint32_t begin = self_.value * (shape.files_per_directory / scenario.nodes);
             read_extent(numbered_file(left + begin), 0, done);
         } else if (shape.huge_entries != 0 && random() % 3 == 0) {
             use_huge_directory(done);
@@ -418,19 +363,16 @@ class Simulation::Node final : public Mover::Effects, public RollCall::Effects {
     void wrong(const std::string& what) {
         auto& kept = simulation_.report_.wrong;
         if (kept.size() < wrong_kept_max) {
-            kept.push_back("node " + std::to_string(membership_.self().value) + ": " + what);
+            kept.push_back("node " + std::to_string(self_.value) + ": " + what);
         }
     }
 
     Simulation& simulation_;
+    const Rank self_;
     bool alive_ = true;
     std::uint64_t active_clients_ = 0;
     Cache cache_;
-    Membership membership_;
-    Mover mover_;
-    RollCall roll_call_;
-    FailureDetector failure_detector_;
-    TimePoint next_look_{};
+    Protocol protocol_;
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
     microseconds ahead_{0};  // of its clock
@@ -540,13 +482,8 @@ void Simulation::crash(Rank rank, bool noticed) {
         return;
     }
     for (auto& node : nodes_) {
-        after(random_delay(scenario_.deadline), [&node, rank] { node->lose({{.rank = rank}}); });
+        after(random_delay(scenario_.deadline), [&node, rank] { node->cut(rank); });
     }
-}
-
-void Simulation::restart(Rank rank) {
-    ended_.push_back(std::exchange(nodes_[rank.value], std::make_unique<Node>(*this, rank, 1)));
-    nodes_[rank.value]->start_clients();
 }
 
 void Simulation::divide() {
@@ -567,14 +504,8 @@ void Simulation::schedule_faults() {
     }
     for (std::uint32_t i = 0; i < scenario_.crashes; ++i) {
         std::swap(victims[i], victims[i + random_() % (victims.size() - i)]);
-        after(random_delay(busy_time),
-              [this, rank = Rank{victims[i]}, noticed = i < scenario_.crashes_noticed,
-               restarts = i < scenario_.restarts] {
-                  crash(rank, noticed);
-                  if (restarts) {
-                      after(random_delay(microseconds(1000000)), [this, rank] { restart(rank); });
-                  }
-              });
+        after(random_delay(busy_time), [this, rank = Rank{victims[i]},
+                                        noticed = i < scenario_.crashes_noticed] { crash(rank, noticed); });
     }
     for (std::uint32_t i = 0; i < scenario_.pauses; ++i) {
         after(random_delay(busy_time),
@@ -625,17 +556,17 @@ Report Simulation::run() {
         event.happen();
     }
     for (auto& node : nodes_) {
-        const MoverCounters& counters = node->mover().counters();
+        const MoverCounters counters = node->protocol().mover().counters();
         report_.direct_reads += counters.direct_reads;
         report_.corrupt += counters.corrupt;
         report_.retries += counters.retries;
-        report_.got_back += counters.got_back;
         report_.unshared_reads += counters.unshared_reads;
         report_.duplicates += counters.duplicates;
-        report_.handed_on += counters.handed_on;
+        report_.passed_on += counters.passed_on;
+        report_.resignations += counters.resignations;
         if (node->alive()) {
             ++report_.live_nodes;
-            report_.pending_left += node->mover().pending();
+            report_.pending_left += node->protocol().mover().pending();
             report_.unfinished += node->active_clients();
         }
     }
@@ -672,7 +603,6 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
         scenario.crashes = static_cast<std::uint32_t>(between(0, std::min<std::uint64_t>(nodes - 1, 4)));
         scenario.crashes_noticed = static_cast<std::uint32_t>(between(0, scenario.crashes));
         scenario.pauses = static_cast<std::uint32_t>(between(0, 2));
-        scenario.restarts = static_cast<std::uint32_t>(between(0, scenario.crashes));
         if (between(0, 2) == 0) {
             scenario.extents = Scenario::Extents::coded;
         }
@@ -706,12 +636,12 @@ std::string describe(const Scenario& s) {
          << s.store.file_bytes_max << " bytes, delays " << s.message_delay_max.count() << "/"
          << s.read_delay_max.count() << " us, deadline " << s.deadline.count() << " ms, loss " << s.loss
          << ", corruption " << s.corruption << ", crashes " << s.crashes << " (" << s.crashes_noticed
-         << " noticed, " << s.restarts << " restart), pauses " << s.pauses << ", partitions " << s.partitions
-         << ", clock jumps " << s.clock_jumps << ", duplication " << s.duplication << ", slow disks "
-         << s.slow_disks << " (" << s.slow_disk_delay.count() << " us), stall " << s.stall_begin.count()
-         << "+" << s.stall.count() << (s.extents == Scenario::Extents::coded ? " us, coded" : " us")
-         << ", slow nodes " << s.slow_nodes << " (" << s.slow_bytes_per_ms << " bytes/ms), changes "
-         << s.file_changes << ", budget " << s.cache_budget_bytes;
+         << " noticed), pauses " << s.pauses << ", partitions " << s.partitions << ", clock jumps "
+         << s.clock_jumps << ", duplication " << s.duplication << ", slow disks " << s.slow_disks << " ("
+         << s.slow_disk_delay.count() << " us), stall " << s.stall_begin.count() << "+" << s.stall.count()
+         << (s.extents == Scenario::Extents::coded ? " us, coded" : " us") << ", slow nodes " << s.slow_nodes
+         << " (" << s.slow_bytes_per_ms << " bytes/ms), changes " << s.file_changes << ", budget "
+         << s.cache_budget_bytes;
     return text.str();
 }
 

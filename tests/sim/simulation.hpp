@@ -1,4 +1,4 @@
-// A whole job in one thread: thousands of nodes, each the real Mover, RollCall, Cache and wire format, over a
+// A whole job in one thread: thousands of nodes, each the real Protocol, Cache and wire format, over a
 // simulated network, backing filesystem and clock. Everything random comes from one seed, so a run is
 // replayed exactly by its seed.
 //
@@ -17,10 +17,7 @@
 
 #include "cache/cache.hpp"
 #include "cache/resolve.hpp"
-#include "collectives/failure_detector.hpp"
-#include "collectives/mover.hpp"
-#include "collectives/roll_call.hpp"
-#include "collectives/wire.hpp"
+#include "collectives/protocol.hpp"
 #include "tests/sim/simulated_store.hpp"
 
 namespace copper::sim {
@@ -65,7 +62,6 @@ struct Scenario {
     std::uint32_t clock_jumps = 0;  // of a node's clock, forwards
     microseconds clock_jump_max{5000000};
     std::uint32_t crashes = 0;
-    std::uint32_t restarts = 0;  // of the crashed nodes, after a while, with nothing left but their rank
     std::uint32_t crashes_noticed = 0;  // of them: the others are told, each at a time of its own
     std::uint32_t pauses = 0;           // of a node, which then goes on
     microseconds pause_max{3000000};
@@ -94,10 +90,10 @@ struct Report {
     std::uint64_t direct_reads = 0;
     std::uint64_t corrupt = 0;
     std::uint64_t retries = 0;
-    std::uint64_t got_back = 0;
     std::uint64_t unshared_reads = 0;
     std::uint64_t duplicates = 0;
-    std::uint64_t handed_on = 0;
+    std::uint64_t passed_on = 0;
+    std::uint64_t resignations = 0;
     std::uint64_t coded = 0;  // extents read so
     std::uint64_t messages = 0;
     std::uint64_t membership_messages = 0;  // pings and their answers
@@ -139,7 +135,6 @@ class Simulation {
     void count(Rank from, Rank to, const Message& message);
     void transmit(Rank from, Rank to, const Frame& frame);
     void crash(Rank rank, bool noticed);
-    void restart(Rank rank);
     void divide();
     void schedule_faults();
     void schedule_roll_calls();
@@ -153,8 +148,7 @@ class Simulation {
     SimulatedStore store_;
     Trees trees_;
     std::vector<std::unique_ptr<Node>> nodes_;
-    std::vector<std::unique_ptr<Node>> ended_;  // crashed ones that were restarted
-    std::vector<bool> side_;                    // of a partition, by node
+    std::vector<bool> side_;  // of a partition, by node
     TimePoint divided_until_{};
     std::map<Rank, TimePoint> sending_until_;
     std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;

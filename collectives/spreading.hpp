@@ -1,0 +1,109 @@
+// To whom objects go: to those who ask, or to everyone; and what of that is already on its way.
+//
+// Sans-I/O, and belongs to the Mover.
+//
+// A broadcast goes down the tree of its route. Each node forwards it once, and a node that gets a second one
+// of the same serial drops it.
+//
+// While an object is on its way down, the node below may send its interest up. To answer it would double the
+// traffic of an import, in which all nodes want the same file at the same time. So a sender numbers its
+// publications, an interest tells the highest number received, and a node that has sent the object with a
+// higher number stays silent. There are two lanes of numbers, because MPI keeps order within a tag only, and
+// a small message must be able to overtake a large body.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/object.hpp"
+#include "collectives/membership.hpp"
+#include "collectives/message.hpp"
+#include "collectives/push.hpp"
+#include "collectives/sharing.hpp"
+
+namespace copper {
+
+class Spreading {
+  public:
+    class Effects {
+      public:
+        virtual ~Effects() = default;
+        virtual void send(std::span<const Rank> to, const Message& message) = 0;
+        // Bytes that are on their way to a node, and to all nodes.
+        virtual std::uint64_t backlog_bytes(Rank to) = 0;
+        virtual std::uint64_t backlog_bytes() = 0;
+    };
+
+    struct Options {
+        Push push = Push::automatic;
+        std::size_t broadcasts_remembered_max = 1U << 17;
+        // Broadcasts skip a node whose backlog is larger than this, or than what is left of the total: with n
+        // slow nodes each gets 1/(n + 1) of the total (Choudhury and Hahne, IEEE/ACM Trans. Networking 6(2),
+        // 1998). The node asks for objects later.
+        std::uint64_t backlog_bytes_max = 16U << 20;
+        std::uint64_t total_backlog_bytes_max = 48U << 20;
+    };
+
+    struct Counters {
+        std::uint64_t publications_sent = 0;  // one for each addressee
+        std::uint64_t passed_over = 0;        // addressees of broadcasts whose backlog was full
+    };
+
+    Spreading(const Options& options, const Membership& membership, Effects& effects);
+
+    // Evidence: `origin`, or several nodes, ask for the object.
+    void note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted);
+    // What to say in this node's own interest.
+    Interest::Wanted wanted(const ObjectKey& key);
+    // No node but the one that asks wants the object.
+    bool is_own(const ObjectKey& key) const;
+
+    // This node has read the object. It goes to those who asked, and to everyone if its group is shared.
+    void publish(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& askers);
+    // An object came from `from`, and these nodes have asked this one for it.
+    void forward(Rank from, const Publication& publication, const std::vector<Rank>& askers);
+    void answer(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& to);
+
+    // A publication came from `from`, whole or damaged.
+    void note_received(Rank from, Lane lane, std::uint64_t sequence);
+    const Seen& received_from(Rank from) const { return received_[from.value]; }
+    // The object is on its way to `to`, which has received `seen`.
+    bool is_in_flight(const ObjectKey& key, Rank to, const Seen& seen) const;
+
+    const Counters& counters() const { return counters_; }
+
+  private:
+    // The last broadcast of an object that passed here.
+    struct Broadcast {
+        Rank root;
+        bool lasts = true;  // it is of the snapshot
+        std::uint64_t serial = 0;
+        Lane lane = Lane::eager;
+        std::uint64_t sequence = 0;
+        std::vector<Rank> to;
+    };
+
+    bool is_to_push(const ObjectKey& key) const;
+    bool is_repeat(const Publication& publication) const;
+    void broadcast(Publication publication, std::optional<Rank> from, const std::vector<Rank>& askers);
+    std::vector<Rank> without_congested(std::vector<Rank> ranks, const std::vector<Rank>& askers);
+    std::uint64_t send(Publication& publication, const std::vector<Rank>& to);
+
+    const Options options_;
+    const Membership& membership_;
+    Effects& effects_;
+    Sharing sharing_;
+    Counters counters_;
+    std::unordered_map<ObjectKey, Broadcast, ObjectKeyHash> broadcasts_;
+    std::uint64_t next_serial_ = 1;
+    Seen sent_ = {};              // the last sequence, by lane
+    std::vector<Seen> received_;  // by rank
+};
+
+// The trees that a file's extents take, one after the other. The first extent goes with the small objects.
+std::size_t turn_of(const ObjectKey& key);
+
+}  // namespace copper

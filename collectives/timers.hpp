@@ -1,0 +1,48 @@
+// One timer per object.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cache/cache.hpp"
+
+namespace copper {
+
+class Timers {
+  public:
+    // In place of the object's last one.
+    void set(const ObjectKey& key, TimePoint due) {
+        cancel(key);
+        due_.emplace(key, due);
+        order_.emplace(due, key);
+    }
+
+    void cancel(const ObjectKey& key) {
+        if (const auto set = due_.find(key); set != due_.end()) {
+            order_.erase({set->second, key});
+            due_.erase(set);
+        }
+    }
+
+    std::optional<TimePoint> next() const {
+        return order_.empty() ? std::nullopt : std::optional(order_.begin()->first);
+    }
+
+    // An object whose timer is due, and which has none any more.
+    std::optional<ObjectKey> take_due(TimePoint now) {
+        if (order_.empty() || order_.begin()->first > now) {
+            return std::nullopt;
+        }
+        ObjectKey key = order_.begin()->second;
+        cancel(key);
+        return key;
+    }
+
+  private:
+    std::map<ObjectKey, TimePoint> due_;
+    std::set<std::pair<TimePoint, ObjectKey>> order_;
+};
+
+}  // namespace copper

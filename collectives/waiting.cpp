@@ -1,0 +1,148 @@
+#include "collectives/waiting.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace copper {
+namespace {
+
+constexpr int ways = 3;
+
+}  // namespace
+
+Wait* Waiting::find(const ObjectKey& key) {
+    const auto entry = waits_.find(key);
+    return entry != waits_.end() ? &entry->second : nullptr;
+}
+
+void Waiting::begin_deadline(Wait& wait, TimePoint now) const {
+    wait.deadline = now + options_.deadline;
+    wait.deadline_max = now + options_.deadline * options_.deadlines_max;
+}
+
+std::optional<Waiting::Joined> Waiting::add_local(const ObjectKey& key, Rank self,
+                                                  std::chrono::microseconds early, TimePoint now) {
+    const auto [entry, is_new] = waits_.try_emplace(key);
+    Wait& wait = entry->second;
+    if (wait.is_local) {
+        return std::nullopt;
+    }
+    wait.is_local = true;
+    wait.early = early;
+    begin_deadline(wait, now);
+    if (is_new) {
+        wait.origin = self;
+        return Joined::first;
+    }
+    if (Asked* asked = std::get_if<Asked>(&wait.state)) {
+        asked->ways_tried = 0;
+        set_timer(key, wait, now);
+    }
+    return Joined::later;
+}
+
+Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Interest& interest, TimePoint now) {
+    const auto [entry, is_new] = waits_.try_emplace(key);
+    Wait& wait = entry->second;
+    if (std::find(wait.askers.begin(), wait.askers.end(), from) == wait.askers.end()) {
+        wait.askers.push_back(from);
+    }
+    if (!is_new) {
+        return Joined::later;
+    }
+    wait.origin = interest.origin;
+    wait.wanted = interest.wanted;
+    wait.hops = interest.hops + 1;
+    begin_deadline(wait, now);
+    return Joined::first;
+}
+
+void Waiting::ask(const ObjectKey& key, Rank whom, TimePoint now) {
+    Wait& wait = waits_.at(key);
+    const Asked* before = std::get_if<Asked>(&wait.state);
+    wait.state = Asked{.whom = whom, .ways_tried = before != nullptr ? before->ways_tried : 0};
+    set_timer(key, wait, now);
+}
+
+void Waiting::set_timer(const ObjectKey& key, const Wait& wait, TimePoint now) {
+    timers_.set(key, std::min(now + options_.deadline / ways, wait.deadline - wait.early));
+}
+
+void Waiting::read_here(const ObjectKey& key) {
+    waits_.at(key).state = ReadHere{};
+    timers_.cancel(key);
+}
+
+void Waiting::wait_for_turn(const ObjectKey& key, TimePoint latest) {
+    waits_.at(key).state = InTurn{};
+    timers_.set(key, latest);
+}
+
+bool Waiting::note_work(const ObjectKey& key, std::chrono::milliseconds spent, TimePoint now) {
+    Wait* wait = find(key);
+    Asked* asked = wait != nullptr ? std::get_if<Asked>(&wait->state) : nullptr;
+    if (asked == nullptr || spent <= asked->spent) {
+        return false;  // also if it went in a circle, between nodes that disagree on the tree
+    }
+    asked->spent = spent;
+    asked->ways_tried = 0;
+    wait->deadline = std::max(wait->deadline, std::min(now + options_.deadline, wait->deadline_max));
+    set_timer(key, *wait, now);
+    return true;
+}
+
+std::vector<Rank> Waiting::settle(const ObjectKey& key) {
+    const auto entry = waits_.find(key);
+    if (entry == waits_.end()) {
+        return {};
+    }
+    std::vector<Rank> askers = std::move(entry->second.askers);
+    timers_.cancel(key);
+    waits_.erase(entry);
+    return askers;
+}
+
+void Waiting::forget_askers(const std::function<bool(Rank)>& is_gone) {
+    for (auto& [key, wait] : waits_) {
+        std::erase_if(wait.askers, is_gone);
+    }
+}
+
+std::optional<Waiting::Due> Waiting::take_due(TimePoint now) {
+    auto key = timers_.take_due(now);
+    if (!key) {
+        return std::nullopt;
+    }
+    Wait& wait = waits_.at(*key);
+    Due::Next next = wait.is_local ? Due::Next::read_directly : Due::Next::give_up;
+    if (Asked* asked = std::get_if<Asked>(&wait.state);
+        asked != nullptr && now < wait.deadline - wait.early) {
+        ++wait.attempt;
+        ++asked->ways_tried;
+        asked->spent = std::chrono::milliseconds(0);
+        next = Due::Next::ask_another_way;
+    }
+    return Due{std::move(*key), next};
+}
+
+std::set<Rank> Waiting::awaited() const {
+    std::set<Rank> ranks;
+    for (const auto& [key, wait] : waits_) {
+        if (const auto whom = wait.asked()) {
+            ranks.insert(*whom);
+        }
+    }
+    return ranks;
+}
+
+std::vector<ObjectKey> Waiting::asked_for() const {
+    std::vector<ObjectKey> keys;
+    for (const auto& [key, wait] : waits_) {
+        if (wait.asked()) {
+            keys.push_back(key);
+        }
+    }
+    return keys;
+}
+
+}  // namespace copper

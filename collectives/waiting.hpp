@@ -1,0 +1,105 @@
+// What this node waits for, for whom, and until when.
+//
+// Sans-I/O, and belongs to the Mover. An object that is waited for has one entry: its state says whether
+// another node was asked for it or this node reads it.
+//
+// A node that hears nothing from the node it asked tries another way after a third of the deadline, and again
+// after two thirds. Shortly before the deadline it reads the object by itself. Working (message.hpp) puts the
+// deadline off, up to `deadlines_max` of them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "cache/cache.hpp"
+#include "collectives/message.hpp"
+#include "collectives/timers.hpp"
+
+namespace copper {
+
+// Another node was asked for the object.
+struct Asked {
+    Rank whom;
+    std::uint32_t ways_tried = 0;        // since the last sign of work
+    std::chrono::milliseconds spent{0};  // Working::spent, the last that came
+};
+// This node reads the object (Reading knows more).
+struct ReadHere {};
+// This node is going to read the object by itself: others have a turn first.
+struct InTurn {};
+
+struct Wait {
+    bool is_local = false;     // processes of this node want it
+    std::vector<Rank> askers;  // other nodes that do
+    Rank origin;               // one of those nodes, or this one
+    Interest::Wanted wanted = Interest::Wanted::by_one_perhaps;
+    std::uint32_t attempt = 0;      // above 0: it was asked for in vain
+    std::uint32_t hops = 0;         // of the interest, up to here
+    std::vector<Finding> findings;  // of readers, this node perhaps among them, that could not read it
+    TimePoint deadline;
+    TimePoint deadline_max;              // Working puts it off no further
+    std::chrono::microseconds early{0};  // so long before the deadline this node reads the object by itself
+    std::variant<Asked, ReadHere, InTurn> state = ReadHere{};
+
+    std::optional<Rank> asked() const {
+        const Asked* asked = std::get_if<Asked>(&state);
+        return asked != nullptr ? std::optional(asked->whom) : std::nullopt;
+    }
+    std::size_t nodes() const { return askers.size() + (is_local ? 1 : 0); }
+};
+
+class Waiting {
+  public:
+    struct Options {
+        std::chrono::milliseconds deadline{10000};
+        int deadlines_max = 12;
+        std::size_t entries_max = 65536;  // of objects that only other nodes want
+    };
+    explicit Waiting(Options options) : options_(options) {}
+
+    // The entry's address holds until it is settled.
+    Wait* find(const ObjectKey& key);
+    bool has_room() const { return waits_.size() < options_.entries_max; }
+    enum class Joined : std::uint8_t { first, later };
+    // Processes of this node want the object now. Nothing if they already did.
+    std::optional<Joined> add_local(const ObjectKey& key, Rank self, std::chrono::microseconds early,
+                                    TimePoint now);
+    Joined add_asker(const ObjectKey& key, Rank from, const Interest& interest, TimePoint now);
+
+    void ask(const ObjectKey& key, Rank whom, TimePoint now);
+    void read_here(const ObjectKey& key);
+    // Due again at `latest`.
+    void wait_for_turn(const ObjectKey& key, TimePoint latest);
+    // True if that is news, to be passed on to the askers.
+    bool note_work(const ObjectKey& key, std::chrono::milliseconds spent, TimePoint now);
+    // The object is here: ends the entry, and returns who asked for it.
+    std::vector<Rank> settle(const ObjectKey& key);
+    void forget_askers(const std::function<bool(Rank)>& is_gone);
+
+    struct Due {
+        ObjectKey key;
+        enum class Next : std::uint8_t { ask_another_way, read_directly, give_up } next;
+    };
+    std::optional<Due> take_due(TimePoint now);
+    std::optional<TimePoint> next_deadline() const { return timers_.next(); }
+
+    std::set<Rank> awaited() const;            // the nodes that were asked
+    std::vector<ObjectKey> asked_for() const;  // the objects that they were asked for
+    std::size_t size() const { return waits_.size(); }
+
+  private:
+    void begin_deadline(Wait& wait, TimePoint now) const;
+    void set_timer(const ObjectKey& key, const Wait& wait, TimePoint now);
+
+    const Options options_;
+    std::map<ObjectKey, Wait> waits_;
+    Timers timers_;
+};
+
+}  // namespace copper
