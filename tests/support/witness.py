@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """A program that uses a mirror all the time and misses nothing: each system call that fails, each byte that differs from
-the original, the longest time that one call took. It ends at the end of its standard input, with one line of JSON.
+the original, the longest time that one call took. It says when it begins. It ends at the end of its standard input, with
+one line of JSON.
 
     witness.py ROOT TREE        ROOT + TREE mirrors TREE
 """
@@ -68,10 +69,13 @@ class Witness:
         self.call(os.stat, f"{self.root}{directory}/absent {self.calls}", expected=FileNotFoundError)
 
     def run(self):
-        while not select.select([sys.stdin], [], [], 0)[0]:
+        print("begins", flush=True)
+        while True:
             original = self.random.choice(self.files)
             self.look_at(original)
             self.look_around(original)
+            if select.select([sys.stdin], [], [], 0)[0]:
+                break
         print(json.dumps({"calls": self.calls, "failed": self.failed[:10], "wrong": self.wrong[:10],
                           "longest": self.longest}))
 

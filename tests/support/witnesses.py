@@ -8,7 +8,8 @@ WITNESS = str(pathlib.Path(__file__).resolve().parent / "witness.py")
 
 
 class Witnesses:
-    """As a context: they run until its end, and `seen` has what each of them says."""
+    """As a context: they run from its beginning to its end, and `seen` has what each of them says. Each prints a line when
+    it begins, and one with what it saw."""
 
     def __init__(self, commands):
         self.commands = commands
@@ -19,6 +20,8 @@ class Witnesses:
         for command in self.commands:
             self.running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                                  cwd="/"))
+        for process in self.running:  # a busy machine takes its time to start them
+            process.stdout.readline()
         return self
 
     def __exit__(self, kind, error, trace):
@@ -46,7 +49,7 @@ class Witnesses:
 
 def again_and_again(command):
     """A witness that runs this command over and over, and gives up when it fails."""
-    script = ('while ! read -t 0 line; do "$@" || exit 1; n=$((n + 1)); done; '
+    script = ('echo begins; until read -t 0 line && [ "$n" ]; do "$@" || exit 1; n=$((n + 1)); done; '
               'echo "{\\"calls\\": $n, \\"failed\\": [], \\"wrong\\": [], \\"longest\\": 0}"')
     return ["bash", "-c", script, "again", *command]
 

@@ -1,0 +1,45 @@
+#include "fuse/notifier.hpp"
+
+#include <chrono>
+#include <future>
+#include <utility>
+
+namespace copper {
+namespace {
+
+// For the kernel to drop the last names that it was told to drop, when the session ends.
+constexpr std::chrono::seconds notice_time_max{2};
+
+}  // namespace
+
+void Notifier::attributes(NodeId node) {
+    // A negative offset: attributes only, so that no page's lock is waited for.
+    fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
+}
+
+void Notifier::name(NodeId parent, const std::string& name, std::function<void()> then) {
+    // Not `this`: it may outlive the Notifier.
+    const bool accepted = thread_->submit([session = session_, stopped = stopped_, parent, name, then] {
+        if (!*stopped) {
+            fuse_lowlevel_notify_inval_entry(session, parent, name.c_str(), name.size());
+        }
+        then();
+    });
+    if (!accepted) {
+        then();
+    }
+}
+
+bool Notifier::end() {
+    const auto idle = std::make_shared<std::promise<void>>();
+    const auto is_idle = idle->get_future();
+    if (thread_->submit([idle] { idle->set_value(); }) &&
+        is_idle.wait_for(notice_time_max) == std::future_status::timeout) {
+        static_cast<void>(thread_.release());
+        return false;
+    }
+    thread_.reset();
+    return true;
+}
+
+}  // namespace copper
