@@ -8,10 +8,12 @@
 #include <sstream>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "base/own_files.hpp"
+#include "daemon/control/job_key_variable.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/option_flags.hpp"
 #include "daemon/control/private_directory.hpp"
-#include "daemon/job_key_variable.hpp"
-#include "daemon/option_flags.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
