@@ -75,7 +75,11 @@ std::optional<Mount> parse_mount(std::string_view line) {
     if (separator == fields.end() || separator + 1 == fields.end()) {
         return std::nullopt;
     }
-    Mount mount{.point = decode(fields[4]), .type = decode(*(separator + 1))};
+    Mount mount{
+        .point = decode(fields[4]), .type = decode(*(separator + 1)), .device = std::string(fields[2])};
+    if (fields.end() - separator > 3) {
+        mount.options = *(separator + 3);
+    }
     if (!parse_number(fields[0], mount.id) || !parse_number(fields[1], mount.parent) ||
         !is_normalised_path(mount.point)) {
         return std::nullopt;

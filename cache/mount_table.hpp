@@ -23,7 +23,9 @@ struct Mount {
     std::string point;  // a normalised path
     std::string type;
     std::int64_t id = 0;
-    std::int64_t parent = 0;  // the id of the mount that `point` lies in
+    std::int64_t parent = 0;   // the id of the mount that `point` lies in
+    std::string device = {};   // "major:minor"
+    std::string options = {};  // of the filesystem: "rw,user_id=0,..."
 };
 
 // The text of a mountinfo file; lines that are not understood are left out.

@@ -10,6 +10,8 @@
 #include <limits>
 #include <system_error>
 
+#include "base/error_text.hpp"
+
 namespace copper {
 namespace {
 
@@ -17,7 +19,7 @@ using SteadyClock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 tl::unexpected<std::string> failure(const std::string& path) {
-    return tl::make_unexpected(path + ": " + std::generic_category().message(errno));
+    return tl::make_unexpected(path + ": " + error_text());
 }
 
 tl::expected<UniqueFd, std::string> listen_at(const std::string& path, std::size_t clients_max) {

@@ -16,7 +16,7 @@
 
 #include "cache/guarded.hpp"
 #include "cache/unique_fd.hpp"
-#include "daemon/control.hpp"
+#include "daemon/control/control.hpp"
 
 namespace copper {
 

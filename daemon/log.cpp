@@ -6,11 +6,10 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
-#include <climits>
 #include <filesystem>
 #include <vector>
 
+#include "base/host_name.hpp"
 #include "base/own_files.hpp"
 
 namespace copper {
@@ -35,11 +34,6 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
 }
 
 }  // namespace
-
-std::string host_name() {
-    std::array<char, HOST_NAME_MAX + 1> name = {};
-    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 tl::expected<void, std::string> start_log(const DaemonOptions& options) {
     const std::string& directory = options.log_dir;

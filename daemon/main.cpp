@@ -11,10 +11,12 @@
 #include <iostream>
 #include <thread>
 
-#include "daemon/job_key_variable.hpp"
+#include "base/host_name.hpp"
+#include "daemon/control/job_key_variable.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/option_flags.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node.hpp"
-#include "daemon/option_flags.hpp"
 #include "daemon/pinning.hpp"
 #include "daemon/signals.hpp"
 #ifdef COPPER_HAVE_MPI

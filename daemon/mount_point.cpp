@@ -11,8 +11,9 @@
 #include "base/own_files.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/path.hpp"
-#include "daemon/instance.hpp"
-#include "daemon/options.hpp"
+#include "daemon/control/instance.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/options.hpp"
 
 namespace copper {
 namespace {

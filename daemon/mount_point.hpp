@@ -6,6 +6,8 @@
 
 #include <tl/expected.hpp>
 
+#include "daemon/control/option_defaults.hpp"
+
 namespace copper {
 
 enum class MissingMount { refuse, make };

@@ -9,8 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/host_name.hpp"
+#include "daemon/control/json_text.hpp"
+#include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
-#include "daemon/json_text.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
 #include "fuse/mount_point.hpp"

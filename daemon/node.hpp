@@ -19,10 +19,10 @@
 #include "cache/cache.hpp"
 #include "cache/trees.hpp"
 #include "collectives/fabric.hpp"
+#include "daemon/control/instance.hpp"
+#include "daemon/control/options.hpp"
 #include "daemon/control_server.hpp"
-#include "daemon/instance.hpp"
 #include "daemon/mount_point.hpp"
-#include "daemon/options.hpp"
 #include "daemon/progress_loop.hpp"
 #include "daemon/readiness.hpp"
 #include "daemon/supervisor.hpp"
@@ -79,7 +79,6 @@ class Node {
     tl::expected<void, std::string> listen();
     InstanceRecord make_record() const;
     void begin_serving();
-    void begin_readiness();
     void clean_up();
 
     // The node's answers to roll calls.

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "daemon/metrics.hpp"
+#include "daemon/control/metrics.hpp"
 
 namespace copper {
 namespace {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include "base/error_text.hpp"
+
 namespace copper {
 namespace {
 
@@ -138,8 +140,7 @@ tl::expected<Placement, std::string> pin_process(const std::string& wanted) {
     }
     const Bitmap cores = parse_list(*chosen);
     if (hwloc_set_cpubind(topology.get(), cores.get(), HWLOC_CPUBIND_PROCESS) != 0) {
-        return tl::make_unexpected("cannot run on cores " + *chosen + ": " +
-                                   std::generic_category().message(errno));
+        return tl::make_unexpected("cannot run on cores " + *chosen + ": " + error_text());
     }
     return Placement{.cores = Cores::dedicated,
                      .description = "pinned to cores " + *chosen + " of " + allowed};

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "daemon/json_text.hpp"
+#include "daemon/control/json_text.hpp"
 
 namespace copper {
 namespace {

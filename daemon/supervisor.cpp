@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/error_text.hpp"
-#include "daemon/instance.hpp"
+#include "daemon/control/instance.hpp"
 #include "daemon/log.hpp"
 #include "daemon/mount_point.hpp"
 #include "fuse/mount_point.hpp"

@@ -17,7 +17,7 @@
 #include <tl/expected.hpp>
 
 #include "cache/unique_fd.hpp"
-#include "daemon/options.hpp"
+#include "daemon/control/options.hpp"
 #include "daemon/vitals.hpp"
 #include "fuse/lasting_memory.hpp"
 

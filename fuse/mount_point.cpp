@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
+#include "base/error_text.hpp"
+#include "base/processes.hpp"
 #include "cache/unique_fd.hpp"
 
 namespace copper {
@@ -38,20 +38,8 @@ std::optional<std::string> obstacle_in_device() {
             return "no permission to open /dev/fuse: ask for read and write permission on it (its usual mode "
                    "is 0666)";
         default:
-            return "cannot open /dev/fuse: " + std::generic_category().message(errno);
+            return "cannot open /dev/fuse: " + error_text();
     }
-}
-
-std::optional<std::string> find_in_path(const std::string& program) {
-    const char* path = std::getenv("PATH");
-    std::istringstream directories(path != nullptr ? path : "/usr/bin:/bin");
-    for (std::string directory; std::getline(directories, directory, ':');) {
-        const std::string candidate = directory + '/' + program;
-        if (::access(candidate.c_str(), X_OK) == 0) {
-            return candidate;
-        }
-    }
-    return std::nullopt;
 }
 
 bool configured_for_other_users() {
@@ -70,7 +58,7 @@ std::optional<std::string> obstacle_in_rights(Audience audience) {
     if (::geteuid() == 0) {
         return std::nullopt;
     }
-    const auto helper = find_in_path(unmount_helper);
+    const auto helper = find_program(unmount_helper);
     if (!helper) {
         return "fusermount3 is not installed, and only root can mount without it: install the package fuse3";
     }

@@ -1,6 +1,6 @@
 // What tools and daemons say to each other on one node: requests, replies, and the reports of readiness among
 // the launcher's output.
-#include "daemon/control.hpp"
+#include "daemon/control/control.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/copper/common.hpp"

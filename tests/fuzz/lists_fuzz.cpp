@@ -32,7 +32,7 @@ void mounts(std::string_view text) {
             must(found && found->kind == kind, "an obstacle in a directory is one on the way");
         }
     }
-    for (const auto& mount : cli::parse_copper_mounts(text)) {
+    for (const auto& mount : cli::copper_mounts_among(parse_mounts(text))) {
         must(!mount.id.empty(), "a mount has a number");
     }
 }

@@ -1,6 +1,6 @@
 // Options from all their sources. An input is the text of a configuration file, and behind it, each after a
 // byte 1f (unit separator), variables of the environment ("COPPER_ARITY=2") and flags ("--arity=2").
-#include "daemon/options.hpp"
+#include "daemon/control/options.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
 

@@ -1,5 +1,5 @@
 // What programs leave on disk for each other: the records of instances and of launches.
-#include "daemon/instance.hpp"
+#include "daemon/control/instance.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/copper/launch_record.hpp"
 

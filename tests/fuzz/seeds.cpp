@@ -9,8 +9,8 @@
 #include "cache/checksum.hpp"
 #include "cache/codec.hpp"
 #include "collectives/wire.hpp"
-#include "daemon/control.hpp"
-#include "daemon/instance.hpp"
+#include "daemon/control/control.hpp"
+#include "daemon/control/instance.hpp"
 #include "tests/fuzz/wire_input.hpp"
 #include "tools/copper/launch_record.hpp"
 

@@ -233,7 +233,8 @@ class CleanUpForOthers(MountTestCase):
 
     def test_job_of_which_all_processes_were_killed(self):
         job = self.launch_as_nobody()
-        kill_all(job.own_processes())
+        # The launcher, which was first, last: its end wakes stopped daemons by SIGHUP and SIGCONT, and they would unmount.
+        kill_all(sorted(job.own_processes(), reverse=True))
         wait_until(lambda: not job.own_processes(), 20, "their end")
         self.assertEqual(2, len(mounts_below(self.directory, self.keeper)))
         self.stop_as_root()

@@ -38,13 +38,13 @@ TEST(TextOf, ShowsFractionsAsWholeNumbersOfAnySize) {
 }
 
 TEST(CopperMounts, AreFoundWithTheirOwnersLatestFirst) {
-    const auto mounts = parse_copper_mounts(
+    const auto mounts = copper_mounts_among(parse_mounts(
         "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
         "40 22 0:50 / /tmp/a\\040b rw,nosuid shared:2 master:1 - fuse.copper copper "
         "rw,user_id=1000,group_id=100\n"
         "41 22 0:51 / /tmp/c rw - fuse.other x rw,user_id=1000\n"
         "42 22 0:52 / /tmp/d ro,nosuid - fuse.copper copper ro,user_id=0,group_id=0,allow_other\n"
-        "broken\n");
+        "broken\n"));
     ASSERT_EQ(mounts.size(), 2U);
     EXPECT_EQ(mounts[0].point, "/tmp/d");
     EXPECT_EQ(mounts[0].user, 0U);

@@ -1,4 +1,4 @@
-#include "daemon/control.hpp"
+#include "daemon/control/control.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>

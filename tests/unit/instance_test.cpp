@@ -1,4 +1,4 @@
-#include "daemon/instance.hpp"
+#include "daemon/control/instance.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

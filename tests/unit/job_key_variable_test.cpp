@@ -1,4 +1,4 @@
-#include "daemon/job_key_variable.hpp"
+#include "daemon/control/job_key_variable.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

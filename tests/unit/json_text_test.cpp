@@ -1,4 +1,4 @@
-#include "daemon/json_text.hpp"
+#include "daemon/control/json_text.hpp"
 
 #include <gtest/gtest.h>
 

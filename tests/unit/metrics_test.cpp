@@ -1,4 +1,4 @@
-#include "daemon/metrics.hpp"
+#include "daemon/control/metrics.hpp"
 
 #include <gtest/gtest.h>
 

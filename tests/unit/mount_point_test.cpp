@@ -1,4 +1,5 @@
 #include "daemon/mount_point.hpp"
+#include "daemon/control/option_defaults.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "daemon/instance.hpp"
-#include "daemon/options.hpp"
+#include "daemon/control/instance.hpp"
+#include "daemon/control/options.hpp"
 
 namespace copper {
 namespace {

@@ -1,4 +1,6 @@
-#include "daemon/options.hpp"
+#include "daemon/control/options.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/option_values.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +11,7 @@
 #include <fstream>
 
 #include "cache/mount_table.hpp"
-#include "daemon/memory_limit.hpp"
+#include "daemon/control/memory_limit.hpp"
 
 namespace copper {
 namespace {

@@ -13,7 +13,7 @@
 #include <functional>
 #include <string>
 
-#include "daemon/instance.hpp"
+#include "daemon/control/instance.hpp"
 
 namespace copper {
 namespace {

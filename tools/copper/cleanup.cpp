@@ -38,22 +38,6 @@ constexpr milliseconds unmount_patience{10000};
 // For the clean-up of one user by root.
 constexpr milliseconds user_patience{60000};
 
-// mountinfo writes blanks and backslashes as \ooo.
-std::string unescape(const std::string& text) {
-    std::string plain;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        int code = 0;
-        if (text[i] == '\\' && i + 3 < text.size() &&
-            std::from_chars(text.data() + i + 1, text.data() + i + 4, code, 8).ec == std::errc()) {
-            plain += static_cast<char>(code);
-            i += 3;
-        } else {
-            plain += text[i];
-        }
-    }
-    return plain;
-}
-
 std::optional<uid_t> user_in(const std::string& options) {
     std::istringstream words(options);
     for (std::string word; std::getline(words, word, ',');) {
@@ -355,32 +339,20 @@ void clean_user(uid_t user, const CleanScope& scope, CleanReport& report) {
 
 }  // namespace
 
-std::vector<CopperMount> parse_copper_mounts(std::string_view mountinfo) {
-    std::vector<CopperMount> mounts;
-    std::istringstream lines{std::string(mountinfo)};
-    for (std::string line; std::getline(lines, line);) {
-        // 36 35 0:98 / /point rw,noatime [optional fields] - type source super,options
-        std::istringstream words(line);
-        std::string id, parent, device, root, point, word;
-        words >> id >> parent >> device >> root >> point;
-        while (words >> word && word != "-") {
-        }
-        std::string type, source, options;
-        words >> type >> source >> options;
-        const auto user = user_in(options);
-        if (type == copper_filesystem_type && user) {
-            mounts.push_back({id, device.substr(device.find(':') + 1), unescape(point), *user});
+std::vector<CopperMount> copper_mounts_among(const std::vector<Mount>& mounts) {
+    std::vector<CopperMount> found;
+    for (const auto& mount : mounts) {
+        if (const auto user = user_in(mount.options); user && mount.type == copper_filesystem_type) {
+            found.push_back({std::to_string(mount.id), mount.device.substr(mount.device.find(':') + 1),
+                             mount.point, *user});
         }
     }
-    std::reverse(mounts.begin(), mounts.end());
-    return mounts;
+    std::reverse(found.begin(), found.end());
+    return found;
 }
 
 std::vector<CopperMount> copper_mounts() {
-    std::ifstream file("/proc/self/mountinfo");
-    std::stringstream text;
-    text << file.rdbuf();
-    return parse_copper_mounts(text.str());
+    return copper_mounts_among(read_mounts());
 }
 
 CleanReport clean_own(const CleanScope& scope) {

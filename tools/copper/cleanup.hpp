@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/mount_table.hpp"
 #include "tools/copper/common.hpp"
 
 namespace copper::cli {
@@ -22,7 +23,7 @@ struct CopperMount {
 };
 // Mounts of type fuse.copper, the latest first.
 std::vector<CopperMount> copper_mounts();
-std::vector<CopperMount> parse_copper_mounts(std::string_view mountinfo);
+std::vector<CopperMount> copper_mounts_among(const std::vector<Mount>& mounts);
 
 struct CleanReport {
     std::vector<std::string> done;      // "ended process 12", "unmounted /x": nothing if there was nothing

@@ -9,7 +9,8 @@
 #include <iostream>
 #include <sstream>
 
-#include "daemon/options.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/options.hpp"
 
 namespace copper::cli {
 

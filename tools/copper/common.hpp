@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <tl/expected.hpp>
 
-#include "daemon/control.hpp"
-#include "daemon/instance.hpp"
+#include "daemon/control/control.hpp"
+#include "daemon/control/instance.hpp"
 
 namespace CLI {
 class App;

@@ -1,14 +1,11 @@
 #include "tools/copper/everywhere.hpp"
 
-#include <unistd.h>
-
-#include <array>
 #include <atomic>
-#include <climits>
 #include <filesystem>
 #include <functional>
 #include <thread>
 
+#include "base/host_name.hpp"
 #include "tools/copper/process.hpp"
 
 namespace copper::cli {
@@ -52,12 +49,6 @@ bool works_on(const Launcher& launcher, const std::vector<std::string>& hosts,
 }
 
 }  // namespace
-
-std::string host_name() {
-    std::array<char, HOST_NAME_MAX + 1> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    return name.data();
-}
 
 std::string own_program() {
     std::error_code error;

@@ -12,7 +12,6 @@ namespace copper::cli {
 // For one command on other nodes.
 inline constexpr std::chrono::milliseconds host_patience{60000};
 
-std::string host_name();
 // The file of the running `copper`, which lies at the same place on all nodes.
 std::string own_program();
 

@@ -10,9 +10,9 @@
 
 #include "base/error_text.hpp"
 #include "base/own_files.hpp"
+#include "daemon/control/instance.hpp"
+#include "daemon/control/json_text.hpp"
 #include "daemon/control/private_directory.hpp"
-#include "daemon/instance.hpp"
-#include "daemon/json_text.hpp"
 
 namespace copper::cli {
 

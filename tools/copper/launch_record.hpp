@@ -1,5 +1,5 @@
 // What `copper launch` leaves on the node it ran on, for `copper stop`: launch-<hash of mount>.json, beside
-// the instances of the daemons (daemon/instance.hpp), with the launcher's output (.log) and node list
+// the instances of the daemons (daemon/control/instance.hpp), with the launcher's output (.log) and node list
 // (.hosts).
 #pragma once
 

@@ -9,8 +9,9 @@
 
 #include <array>
 #include <csignal>
-#include <cstring>
 #include <iostream>
+
+#include "base/error_text.hpp"
 
 namespace copper::cli {
 
@@ -33,13 +34,13 @@ Result<LaunchWatch> LaunchWatch::make(const std::string& log_path) {
     UniqueFd log(::open(log_path.c_str(), O_RDONLY | O_CLOEXEC));
     UniqueFd changes(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
     if (!log || !changes || ::inotify_add_watch(changes.get(), log_path.c_str(), IN_MODIFY) < 0) {
-        return failed(log_path + ": cannot be watched: " + std::strerror(errno));
+        return failed(log_path + ": cannot be watched: " + error_text());
     }
     const sigset_t set = watched_signals();
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     UniqueFd signals(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
     if (!signals) {
-        return failed(std::string("signalfd: ") + std::strerror(errno));
+        return failed("signalfd: " + error_text());
     }
     return LaunchWatch(std::move(log), std::move(changes), std::move(signals));
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/host_name.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"

@@ -15,8 +15,9 @@
 #include <filesystem>
 #include <sstream>
 
+#include "base/error_text.hpp"
 #include "cache/unique_fd.hpp"
-#include "daemon/instance.hpp"
+#include "daemon/control/instance.hpp"
 
 namespace copper::cli {
 
@@ -138,21 +139,6 @@ bool read_all(int fd, Clock::time_point deadline, std::string& text) {
 
 }  // namespace
 
-std::optional<std::string> find_program(const std::string& name) {
-    if (name.find('/') != std::string::npos) {
-        return ::access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
-    }
-    const char* path = std::getenv("PATH");
-    std::istringstream directories(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
-    for (std::string directory; std::getline(directories, directory, ':');) {
-        const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
-        if (::access(candidate.c_str(), X_OK) == 0) {
-            return candidate;
-        }
-    }
-    return std::nullopt;
-}
-
 Result<pid_t> spawn(const SpawnRequest& request) {
     const auto program = find_program(joined_start(request.argv));
     if (!program) {
@@ -160,14 +146,14 @@ Result<pid_t> spawn(const SpawnRequest& request) {
     }
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-        return failed(std::string("pipe: ") + std::strerror(errno));
+        return failed("pipe: " + error_text());
     }
     const UniqueFd report_read(ends[0]);
     UniqueFd report_write(ends[1]);
     Image image(request.argv, request.environment);
     const pid_t pid = ::fork();
     if (pid < 0) {
-        return failed(std::string("fork: ") + std::strerror(errno));
+        return failed("fork: " + error_text());
     }
     if (pid == 0) {
         become(request, program->c_str(), image, report_write.get());
@@ -177,7 +163,7 @@ Result<pid_t> spawn(const SpawnRequest& request) {
     const auto count = retry_eintr([&] { return ::read(report_read.get(), &error, sizeof error); });
     if (count == static_cast<ssize_t>(sizeof error)) {
         retry_eintr([&] { return ::waitpid(pid, nullptr, 0); });
-        return failed(*program + ": " + std::strerror(error));
+        return failed(*program + ": " + error_text(error));
     }
     return pid;
 }
@@ -185,7 +171,7 @@ Result<pid_t> spawn(const SpawnRequest& request) {
 Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-        return failed(std::string("pipe: ") + std::strerror(errno));
+        return failed("pipe: " + error_text());
     }
     const UniqueFd reading(ends[0]);
     UniqueFd writing(ends[1]);

@@ -6,17 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/processes.hpp"
 #include "tools/copper/common.hpp"
 
 namespace copper::cli {
-
-// Where a program of this name lies in PATH; a name with a slash stands for itself. Nothing if it cannot be
-// executed.
-std::optional<std::string> find_program(const std::string& name);
 
 struct SpawnRequest {
     std::vector<std::string> argv;

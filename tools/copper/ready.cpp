@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "daemon/json_text.hpp"
+#include "daemon/control/json_text.hpp"
 
 namespace copper::cli {
 

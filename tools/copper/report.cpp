@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "daemon/metrics.hpp"
+#include "daemon/control/metrics.hpp"
 #include "tools/copper/common.hpp"
 
 namespace copper::cli {

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
+#include "base/error_text.hpp"
 #include "tools/copper/mirror.hpp"
 
 namespace copper::cli {
@@ -29,7 +29,7 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
     }
     arguments.push_back(nullptr);
     ::execvp(arguments.front(), arguments.data());
-    return failed(command.front() + ": " + std::strerror(errno));
+    return failed(command.front() + ": " + error_text());
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "daemon/metrics.hpp"
+#include "daemon/control/metrics.hpp"
 #include "tools/copper/common.hpp"
 #include "tools/copper/report.hpp"
 

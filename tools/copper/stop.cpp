@@ -8,7 +8,8 @@
 #include <iostream>
 #include <thread>
 
-#include "daemon/metrics.hpp"
+#include "base/host_name.hpp"
+#include "daemon/control/metrics.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"

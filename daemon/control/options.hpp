@@ -16,10 +16,10 @@
 
 #include "cache/compressor.hpp"
 #include "collectives/push.hpp"
+#include "daemon/control/option_sources.hpp"
 
 namespace copper {
 
-enum class Toggle { automatic, off, on };
 enum class LogLevel { none, fatal, error, warning, info, debug };
 
 struct DaemonOptions {
@@ -70,26 +70,10 @@ struct OptionRow {
     tl::expected<void, std::string> (*take)(const std::vector<std::string>& texts, DaemonOptions& options);
 };
 const std::vector<OptionRow>& option_table();
+const OptionRow* find_row(const std::string& name);  // null if there is none
 
 // The texts given as flags, by name.
 using FlagTexts = std::map<std::string, std::vector<std::string>>;
-
-// What environment and file say (the environment wins), for all options of the table and those of `copper
-// launch` alone (launch_option_names). An unknown key of the file is an error; an unknown COPPER_ variable,
-// which may belong to someone's script, is a warning.
-struct SourcedText {
-    std::string source;  // "COPPER_DEADLINE", "file.toml: key 'deadline'", for error messages
-    std::vector<std::string> texts;
-};
-struct Sources {
-    std::map<std::string, SourcedText> by_name;
-    std::vector<std::string> warnings;
-};
-tl::expected<Sources, std::string> read_sources(const std::optional<std::string>& config_file);
-// Its parts: one "NAME=value" of the environment; the text of a file, which `name` stands for in errors.
-void add_variable(std::string_view variable, Sources& sources);
-tl::expected<void, std::string> add_config(std::string_view text, const std::string& name, Sources& sources);
-const std::vector<std::string>& launch_option_names();
 
 // Joins flags, environment and file. Errors name the source: "COPPER_DEADLINE: ...", "file.toml: key ...:
 // ...". The file is `config_file`, or COPPER_CONFIG. Without --tree it leaves `trees` empty: see
@@ -98,32 +82,7 @@ tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
                                                          const std::optional<std::string>& config_file);
 tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags, Sources sources);
 
-// Where no tree was given: every shared filesystem that is mounted; "/" if there is none and all nodes are on
-// this machine, else an error.
-enum class JobSpan { one_machine, several_machines };
-tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan span);
-
-// The types (proc(5)) of filesystems that all nodes of a job see alike.
-bool is_shared_filesystem(std::string_view type);
-
-// An absolute, normalised path with symbolic links resolved as far as it exists: what a mount point is known
-// by.
-std::string canonical_mount(const std::string& path);
-// The default: /tmp/$USER/copper.
-std::string default_mount();
-
-inline constexpr std::uint64_t cache_bytes_default_max = std::uint64_t{16} << 30;
-// What cache_bytes == 0 stands for, in each of the daemons that share this machine.
-std::uint64_t default_cache_bytes(std::size_t daemons_here);
-// Whether their caches fit into this machine's memory. For the machine that they run on: where `copper
-// launch` runs can be another one.
-tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, std::size_t daemons_here);
-
-tl::expected<std::uint64_t, std::string> parse_size(std::string_view text);
 std::string to_string(LogLevel level);
-
-// The job's id as the batch system gave it (PBS, Slurm or Flux), whatever its --job says; empty: none.
-std::string batch_job_id();
 
 // The options as flags again: `copperd` started with them resolves to the same.
 std::vector<std::string> to_flags(const DaemonOptions& options);

@@ -14,6 +14,7 @@
 
 #include <tl/expected.hpp>
 
+#include "base/processes.hpp"
 #include "cache/unique_fd.hpp"
 
 namespace copper {
@@ -77,10 +78,8 @@ std::string python_module_directory(uid_t user, const std::string& mount);
 std::optional<InstanceRecord> read_instance(const std::string& directory);
 // Of one user.
 std::vector<std::string> find_instances(uid_t user);
-bool is_running(pid_t pid, std::uint64_t started);
 // Its daemon, or the process that will replace it.
 bool is_running(const InstanceRecord& record);
-std::uint64_t start_time_of(pid_t pid);  // 0 if there is no such process
 // The live daemon of this mount, of this user.
 std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount);
 // Removes a dead instance's directory (and the private directory if it is empty then).

@@ -1,4 +1,4 @@
-#include "daemon/control.hpp"
+#include "daemon/control/control.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -6,11 +6,11 @@
 #include <sys/un.h>
 
 #include <array>
-#include <cstring>
 #include <system_error>
 
+#include "base/error_text.hpp"
 #include "cache/unique_fd.hpp"
-#include "daemon/json_text.hpp"
+#include "daemon/control/json_text.hpp"
 
 namespace copper {
 namespace {
@@ -25,10 +25,6 @@ constexpr milliseconds patience_max{600000};
 // Text from file names need not be UTF-8; JSON must be.
 std::string dump_line(const nlohmann::json& json) {
     return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
-
-std::string error_text() {
-    return std::generic_category().message(errno);
 }
 
 tl::expected<UniqueFd, std::string> connect_to(const std::string& path) {

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "daemon/options.hpp"
+#include "daemon/control/options.hpp"
 
 namespace copper {
 

@@ -1,4 +1,4 @@
-#include "daemon/instance.hpp"
+#include "daemon/control/instance.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -19,9 +19,9 @@
 
 #include "base/error_text.hpp"
 #include "base/own_files.hpp"
+#include "daemon/control/json_text.hpp"
 #include "daemon/control/private_directory.hpp"
-#include "daemon/json_text.hpp"
-#include "daemon/python_module.hpp"
+#include "daemon/control/python_module.hpp"
 
 namespace copper {
 namespace {
@@ -280,35 +280,6 @@ std::vector<std::string> find_instances(uid_t user) {
     }
     std::sort(found.begin(), found.end());
     return found;
-}
-
-std::uint64_t start_time_of(pid_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    // The process may end between open and read, which then fails: an empty text.
-    std::string text;
-    std::getline(file, text, '\0');
-    // Field 2 is the command in parentheses, which may hold anything; field 3 follows the last parenthesis.
-    const auto end_of_command = text.rfind(')');
-    if (end_of_command == std::string::npos) {
-        return 0;
-    }
-    std::istringstream fields(text.substr(end_of_command + 1));
-    constexpr int first_field = 3;
-    constexpr int start_time_field = 22;
-    std::string field;
-    for (int i = first_field; i <= start_time_field; ++i) {
-        fields >> field;
-        if (i == first_field && field == "Z") {
-            return 0;  // it has ended, and waits for its parent
-        }
-    }
-    std::uint64_t started = 0;
-    std::from_chars(field.data(), field.data() + field.size(), started);
-    return started;
-}
-
-bool is_running(pid_t pid, std::uint64_t started) {
-    return pid > 0 && started != 0 && start_time_of(pid) == started;
 }
 
 bool is_running(const InstanceRecord& record) {

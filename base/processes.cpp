@@ -1,0 +1,56 @@
+#include "base/processes.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace copper {
+
+std::optional<std::string> find_program(const std::string& name) {
+    if (name.find('/') != std::string::npos) {
+        return ::access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
+    }
+    const char* path = std::getenv("PATH");
+    std::istringstream directories(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+    for (std::string directory; std::getline(directories, directory, ':');) {
+        const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
+        if (::access(candidate.c_str(), X_OK) == 0) {
+            return candidate;
+        }
+    }
+    return std::nullopt;
+}
+
+std::uint64_t start_time_of(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    // The process may end between open and read, which then fails: an empty text.
+    std::string text;
+    std::getline(file, text, '\0');
+    // Field 2 is the command in parentheses, which may hold anything; field 3 follows the last parenthesis.
+    const auto end_of_command = text.rfind(')');
+    if (end_of_command == std::string::npos) {
+        return 0;
+    }
+    std::istringstream fields(text.substr(end_of_command + 1));
+    constexpr int first_field = 3;
+    constexpr int start_time_field = 22;
+    std::string field;
+    for (int i = first_field; i <= start_time_field; ++i) {
+        fields >> field;
+        if (i == first_field && field == "Z") {
+            return 0;  // it has ended, and waits for its parent
+        }
+    }
+    std::uint64_t started = 0;
+    std::from_chars(field.data(), field.data() + field.size(), started);
+    return started;
+}
+
+bool is_running(pid_t pid, std::uint64_t started) {
+    return pid > 0 && started != 0 && start_time_of(pid) == started;
+}
+
+}  // namespace copper

@@ -1,0 +1,127 @@
+#include "daemon/control/option_defaults.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cache/mount_table.hpp"
+#include "cache/path.hpp"
+#include "daemon/control/memory_limit.hpp"
+#include "daemon/control/option_values.hpp"
+
+namespace copper {
+namespace {
+
+constexpr std::uint64_t memory_share_default = 4;  // a quarter
+
+}  // namespace
+
+void drop_nested(std::vector<std::string>& trees) {
+    std::sort(trees.begin(), trees.end());
+    trees.erase(std::unique(trees.begin(), trees.end()), trees.end());
+    const auto all = trees;
+    std::erase_if(trees, [&all](const std::string& tree) {
+        return std::any_of(all.begin(), all.end(), [&tree](const std::string& other) {
+            return other != tree && is_within(tree, other);
+        });
+    });
+}
+
+std::string batch_job_id() {
+    for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID", "FLUX_JOB_ID"}) {
+        if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') {
+            return value;
+        }
+    }
+    return {};
+}
+
+bool is_shared_filesystem(std::string_view type) {
+    static constexpr std::array types = {
+        "9p",           "afs",
+        "beegfs",       "ceph",
+        "cifs",         "dvs",
+        "fhgfs",        "fuse.ceph",
+        "fuse.daos",    "fuse.ceph-fuse",
+        "fuse.dfuse",   "fuse.glusterfs",
+        "gfs2",         "gpfs",
+        "lustre",       "nfs",
+        "nfs4",         "ocfs2",
+        "orangefs",     "panfs",
+        "pvfs2",        "smb3",
+        "smbfs",        "virtiofs",
+        "wekafs",       "quobyte",
+        "fuse.sshfs",   "fuse.juicefs",
+        "fuse.quobyte", "fuse.pvfs2fuse",
+    };
+    return std::find(types.begin(), types.end(), type) != types.end();
+}
+
+tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan span) {
+    if (!options.trees.empty()) {
+        return {};
+    }
+    for (const auto& mount : read_mounts()) {
+        if (is_shared_filesystem(mount.type) && is_normalised_path(mount.point)) {
+            options.trees.push_back(mount.point);
+        }
+    }
+    if (options.trees.empty() && span == JobSpan::several_machines) {
+        return wrong("no shared filesystem is mounted here; say with --tree PATH what to mirror");
+    }
+    if (options.trees.empty()) {
+        options.trees.emplace_back("/");
+    }
+    drop_nested(options.trees);
+    return {};
+}
+
+std::string default_mount() {
+    std::string user;
+    if (const char* variable = std::getenv("USER"); variable != nullptr && *variable != '\0') {
+        user = variable;
+    } else if (const passwd* entry = ::getpwuid(::geteuid()); entry != nullptr) {
+        user = entry->pw_name;
+    } else {
+        user = std::to_string(::geteuid());
+    }
+    return "/tmp/" + user + "/copper";
+}
+
+std::string canonical_mount(const std::string& path) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    fs::path whole = fs::absolute(path, error).lexically_normal();
+    if (!whole.has_filename()) {
+        whole = whole.parent_path();  // a slash at the end
+    }
+    // The mount point's own name is not resolved: were its daemon dead or stuck, looking at it would fail or
+    // block.
+    fs::path parent = whole.parent_path();
+    const fs::path resolved = fs::weakly_canonical(parent, error);
+    return (error ? parent : resolved) / whole.filename();
+}
+
+std::uint64_t default_cache_bytes(std::size_t daemons_here) {
+    return std::clamp(memory_limit_bytes() / memory_share_default / daemons_here, cache_bytes_min,
+                      cache_bytes_default_max);
+}
+
+tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, std::size_t daemons_here) {
+    const auto memory_bytes = memory_limit_bytes();
+    if (options.cache_bytes <= memory_bytes / daemons_here) {
+        return {};
+    }
+    const bool alone = daemons_here == 1;
+    return wrong("--cache-bytes: " + (alone ? "a cache" : std::to_string(daemons_here) + " caches") + " of " +
+                 in_mebibytes(options.cache_bytes) + (alone ? " does" : " do") +
+                 " not fit into the memory that there is (" + in_mebibytes(memory_bytes) +
+                 "): give at most " + in_mebibytes(memory_bytes / daemons_here) +
+                 ", or leave the option out for " + in_mebibytes(default_cache_bytes(daemons_here)));
+}
+
+}  // namespace copper

@@ -1,0 +1,379 @@
+// The table of options: what each is called, what it means, and which texts it takes.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error_text.hpp"
+#include "cache/mount_table.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/option_values.hpp"
+#include "daemon/control/options.hpp"
+
+namespace copper {
+namespace {
+
+using Texts = std::vector<std::string>;
+using Taken = tl::expected<void, std::string>;
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t readers_max = 1U << 20;
+constexpr std::uint32_t arity_max = 64;
+constexpr double deadline_seconds_min = 0.01;
+constexpr double deadline_seconds_max = 3600;
+constexpr double ready_timeout_seconds_max = 86400;
+constexpr std::size_t job_bytes_max = 256;
+constexpr std::array passthrough_names = {"off", "auto"};         // as in bool
+constexpr std::array push_names = {"auto", "always", "never"};    // as in Push
+constexpr std::array compression_names = {"auto", "off", "lz4"};  // as in Compression
+constexpr std::array level_names = {"none", "fatal", "error", "warning", "info", "debug"};
+
+// Assigns a parsed value, or passes the error on.
+template <typename T, typename Parsed>
+Taken assign(T& to, const Parsed& parsed) {
+    if (!parsed) {
+        return wrong(parsed.error());
+    }
+    to = *parsed;
+    return {};
+}
+
+Taken take_cache_bytes(const Texts& texts, DaemonOptions& options) {
+    const auto size = parse_size(texts.front());
+    if (!size) {
+        return wrong(size.error());
+    }
+    if (*size != 0 && *size < cache_bytes_min) {
+        return wrong(in_quotes(texts.front()) + " is too small: a cache needs at least " +
+                     in_mebibytes(cache_bytes_min));
+    }
+    options.cache_bytes = *size;
+    return {};
+}
+
+Taken take_log_level(const Texts& texts, DaemonOptions& options) {
+    const std::string& text = texts.front();
+    for (std::size_t level = 0; level < level_names.size(); ++level) {
+        if (text == level_names[level] || text == std::to_string(level)) {
+            options.log_level = static_cast<LogLevel>(level);
+            return {};
+        }
+    }
+    return wrong(in_quotes(text) +
+                 " is not a log level; they are none, fatal, error, warning, info, debug, or 0 to 5");
+}
+
+// Only its text: whether it can be a mount point is checked by the daemon, on each node.
+Taken take_mount(const Texts& texts, DaemonOptions& options) {
+    if (texts.front().empty()) {
+        return wrong("an empty path");
+    }
+    options.mount = canonical_mount(texts.front());
+    return {};
+}
+
+tl::expected<std::string, std::string> canonical_tree(const std::string& text) {
+    std::error_code error;
+    // A path inside Copper is looked at by its mount table entry first: to resolve it could block on a dead
+    // daemon.
+    const std::string absolute = std::filesystem::absolute(text, error).lexically_normal();
+    if (error || text.empty()) {
+        return wrong(in_quotes(text) + " is not a path");
+    }
+    const std::string resolved = std::filesystem::canonical(absolute, error);
+    if (error) {
+        return wrong(text + ": " + error.message());
+    }
+    struct stat found = {};
+    if (::stat(resolved.c_str(), &found) != 0) {
+        return wrong(text + ": " + error_text());
+    }
+    if (!S_ISDIR(found.st_mode)) {
+        return wrong(text + " is not a directory");
+    }
+    switch (MountTable().walk(resolved)) {
+        case MountTable::Walk::copper_mount:
+            return wrong(text + " lies inside a Copper mount; give the path on the backing filesystem");
+        case MountTable::Walk::kernel_filesystem:
+            return wrong(
+                text +
+                " lies inside a filesystem of the kernel (/proc, /sys, /dev ...), which is not mirrored");
+        case MountTable::Walk::allowed:
+            break;
+    }
+    return resolved;
+}
+
+Taken take_trees(const Texts& texts, DaemonOptions& options) {
+    options.trees.clear();
+    for (const auto& text : texts) {
+        auto tree = canonical_tree(text);
+        if (!tree) {
+            return wrong(tree.error());
+        }
+        options.trees.push_back(std::move(*tree));
+    }
+    drop_nested(options.trees);
+    return {};
+}
+
+Taken take_cores(const Texts& texts, DaemonOptions& options) {
+    const std::string& text = texts.front();
+    const bool is_list = !text.empty() && text.find_first_not_of("0123456789,-") == std::string::npos;
+    if (text != "auto" && text != "none" && !is_list) {
+        return wrong(in_quotes(text) + " is neither auto, none, nor a list of cores such as 0,2-3");
+    }
+    options.cores = text;
+    return {};
+}
+
+Taken take_job(const Texts& texts, DaemonOptions& options) {
+    if (texts.front().empty() || texts.front().size() > job_bytes_max) {
+        return wrong("a job's name has 1 to " + std::to_string(job_bytes_max) + " bytes");
+    }
+    options.job = texts.front();
+    return {};
+}
+
+Taken take_log_dir(const Texts& texts, DaemonOptions& options) {
+    std::error_code error;
+    options.log_dir =
+        texts.front().empty() ? "" : std::filesystem::absolute(texts.front(), error).lexically_normal();
+    return error ? Taken(wrong(in_quotes(texts.front()) + " is not a path")) : Taken();
+}
+
+std::vector<OptionRow> user_rows() {
+    return {
+        {.name = "mount",
+         .argument = "DIR",
+         .help = "where the mirror is mounted (default /tmp/$USER/copper)",
+         .take = take_mount},
+        {.name = "tree",
+         .argument = "PATH",
+         .help = "a directory tree to mirror cooperatively (default: every shared filesystem mounted)",
+         .arity = OptionRow::Arity::repeatable,
+         .take = take_trees},
+        {.name = "cores",
+         .argument = "LIST",
+         .help = "cores the daemon runs on: auto (those the job does not use, else any), none, or a list "
+                 "such as 0,2-3",
+         .take = take_cores},
+        {.name = "cache-bytes",
+         .argument = "SIZE",
+         .help = "memory for cached objects, with suffix K, M, G or T (default 0: a quarter of memory, at "
+                 "most 16G; with --local N, an N-th of that quarter)",
+         .take = take_cache_bytes},
+        {.name = "shared-file-bytes",
+         .argument = "SIZE",
+         .help =
+             "files larger than this are not broadcast: each node reads them for itself (default: no limit)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.shared_file_bytes, parse_size(texts.front()));
+             }},
+        {.name = "compress",
+         .argument = "WHEN",
+         .help =
+             "send and keep the contents of files in fewer bytes (LZ4): auto (where the network is slower "
+             "than that), off, or lz4 (whatever shrinks; default auto)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.compress, parse_name<Compression>(texts.front(), compression_names,
+                                                                         " is neither auto, off nor lz4"));
+             }},
+        {.name = "readers",
+         .argument = "K",
+         .help = "how many nodes may read the backing filesystem (default 16)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.readers, parse_count(texts.front(), readers_max));
+             }},
+        {.name = "arity",
+         .argument = "K",
+         .help = "children of a node in the broadcast trees (default 4)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.arity, parse_count(texts.front(), arity_max));
+             }},
+        {.name = "push",
+         .argument = "WHEN",
+         .help = "send what is read to all nodes: auto (large files only once several nodes read them), "
+                 "always or "
+                 "never (default auto)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.push, parse_name<Push>(texts.front(), push_names,
+                                                              " is none of auto, always and never"));
+             }},
+        {.name = "deadline",
+         .argument = "SECONDS",
+         .help =
+             "how long a node waits for an object before it reads the backing filesystem itself (default 10)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.deadline, parse_seconds(texts.front(), {.min = deadline_seconds_min,
+                                                                               .max = deadline_seconds_max}));
+             }},
+        {.name = "log-dir",
+         .argument = "DIR",
+         .help = "write logs to DIR/<host>-<pid>-output.log",
+         .take = take_log_dir},
+        {.name = "log-to-output",
+         .argument = "",
+         .help = "write logs to the output of what started the daemons, also as long as they run",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.log_to_output, parse_switch(texts.front()));
+             }},
+        {.name = "log-level",
+         .argument = "LEVEL",
+         .help = "none, fatal, error, warning, info or debug, or 0 to 5 (default warning)",
+         .take = take_log_level},
+        {.name = "allow-other",
+         .argument = "",
+         .help = "let other users see the mirror",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.allow_other, parse_switch(texts.front()));
+             }},
+        {.name = "passthrough",
+         .argument = "WHEN",
+         .help =
+             "auto: where root mounts, and the kernel and libfuse can, the kernel reads files from 1M on by "
+             "itself when they are opened again, and asks at each opening of any file; off (default)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.passthrough, parse_name<bool>(texts.front(), passthrough_names,
+                                                                     " is neither auto nor off"));
+             }},
+        {.name = "no-rewrite-symlinks",
+         .argument = "",
+         .help = "show absolute symbolic links as they are, even where they lead out of the mirror",
+         .take = [](const Texts& texts, DaemonOptions& options) -> Taken {
+             const auto raw = parse_switch(texts.front());
+             options.rewrite_symlinks = !raw.value_or(false);
+             return raw ? Taken() : Taken(wrong(raw.error()));
+         }},
+        {.name = "job",
+         .argument = "ID",
+         .help = "the job's name (default: that of PBS, Slurm or Flux, else local-<pid>)",
+         .take = take_job},
+    };
+}
+
+std::vector<OptionRow> hidden_rows() {
+    using enum OptionRow::Arity;
+    using enum OptionRow::Audience;
+    return {
+        {.name = "local",
+         .argument = "",
+         .help = "all nodes are on this machine: \".\" and the rank are appended to the mount point",
+         .audience = hidden,
+         .take = [](const Texts& texts,
+                    DaemonOptions& options) { return assign(options.local, parse_switch(texts.front())); }},
+        {.name = "require-key",
+         .argument = "",
+         .help = "the job has a key: do not start without it",
+         .audience = hidden,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.require_key, parse_switch(texts.front()));
+             }},
+        {.name = "create-mount",
+         .argument = "",
+         .help = "make the mount point if it is missing, and remove it at the end",
+         .audience = hidden,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.create_mount, parse_switch(texts.front()));
+             }},
+        {.name = "ready-timeout",
+         .argument = "SECONDS",
+         .help = "how long all nodes may take until they serve (default 120)",
+         .audience = hidden,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.ready_timeout,
+                               parse_seconds(texts.front(), {.min = 0, .max = ready_timeout_seconds_max}));
+             }},
+        {.name = "run-everywhere",
+         .argument = "ARG",
+         .help = "argv prefix that runs a command on every node, for the instance's record",
+         .arity = repeatable,
+         .audience = hidden,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 options.run_everywhere = texts;
+                 return Taken();
+             }},
+    };
+}
+
+}  // namespace
+
+const std::vector<OptionRow>& option_table() {
+    static const std::vector<OptionRow> table = [] {
+        auto rows = user_rows();
+        for (auto& row : hidden_rows()) {
+            rows.push_back(std::move(row));
+        }
+        return rows;
+    }();
+    return table;
+}
+
+const OptionRow* find_row(const std::string& name) {
+    const auto& table = option_table();
+    const auto row =
+        std::find_if(table.begin(), table.end(), [&](const OptionRow& each) { return each.name == name; });
+    return row == table.end() ? nullptr : &*row;
+}
+
+std::string to_string(LogLevel level) {
+    return level_names[static_cast<std::size_t>(level)];
+}
+
+std::vector<std::string> to_flags(const DaemonOptions& options) {
+    const auto seconds = [](milliseconds time) {
+        std::array<char, 32> text;
+        const auto end =
+            std::to_chars(text.begin(), text.end(), std::chrono::duration<double>(time).count()).ptr;
+        return std::string(text.begin(), end);
+    };
+    const auto truth = [](bool value) { return value ? "true" : "false"; };
+    // Switches are said either way, so that no variable in a node's environment can change them.
+    std::vector<std::string> flags = {
+        "--mount=" + options.mount,
+        "--cores=" + options.cores,
+        "--cache-bytes=" + std::to_string(options.cache_bytes),
+        "--shared-file-bytes=" + std::to_string(options.shared_file_bytes),
+        std::string("--compress=") + compression_names[static_cast<std::size_t>(options.compress)],
+        "--readers=" + std::to_string(options.readers),
+        "--arity=" + std::to_string(options.arity),
+        "--deadline=" + seconds(options.deadline),
+        "--log-level=" + to_string(options.log_level),
+        std::string("--log-to-output=") + truth(options.log_to_output),
+        std::string("--allow-other=") + truth(options.allow_other),
+        std::string("--push=") + push_names[static_cast<std::size_t>(options.push)],
+        std::string("--passthrough=") + passthrough_names[static_cast<std::size_t>(options.passthrough)],
+        std::string("--no-rewrite-symlinks=") + truth(!options.rewrite_symlinks),
+        "--job=" + options.job,
+        std::string("--local=") + truth(options.local),
+        std::string("--require-key=") + truth(options.require_key),
+        std::string("--create-mount=") + truth(options.create_mount),
+        "--ready-timeout=" + seconds(options.ready_timeout)};
+    for (const auto& tree : options.trees) {
+        flags.push_back("--tree=" + tree);
+    }
+    if (!options.log_dir.empty()) {
+        flags.push_back("--log-dir=" + options.log_dir);
+    }
+    for (const auto& argument : options.run_everywhere) {
+        flags.push_back("--run-everywhere=" + argument);
+    }
+    return flags;
+}
+
+}  // namespace copper

@@ -1,0 +1,54 @@
+#!/usr/bin/python3
+"""Fails on an #include against the arrows of the README: which folder may use which."""
+
+import pathlib
+import re
+import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+
+# Each folder may include itself, and from these.
+ALLOWED = {
+    "base": [],
+    "cache": ["base"],
+    "collectives": ["base", "cache"],
+    "fuse": ["base", "cache"],
+    "daemon/control": ["base", "cache"],
+    "daemon": ["base", "cache", "collectives", "fuse", "daemon/control"],
+    "tools": ["base", "cache", "daemon/control"],
+}
+# Single headers besides.
+EXCEPTIONS = {
+    "base": ["cache/unique_fd.hpp"],  # to be moved to base/
+    "daemon/control": ["collectives/push.hpp",  # an enumeration
+                       "fuse/counters.hpp"],  # the histogram that `copper stats` adds up
+}
+
+
+def folder_of(path):
+    """The folder of the table that a file belongs to; None for tests and measurements."""
+    return max((folder for folder in ALLOWED if path.startswith(folder + "/")), key=len, default=None)
+
+
+def wrong_includes(path, text):
+    folder = folder_of(path)
+    for included in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE) if folder else []:
+        target = folder_of(included)
+        fine = target in (None, folder, *ALLOWED[folder]) or included in EXCEPTIONS.get(folder, [])
+        if not fine:
+            yield f"{path} includes {included}: {folder}/ must not use {target}/"
+
+
+def main():
+    assert list(wrong_includes("cache/x.cpp", '#include "fuse/y.hpp"\n')), "the check finds nothing"
+    assert list(wrong_includes("tools/x.cpp", '#include "daemon/node.hpp"\n')), "the check finds nothing"
+    files = [path for pattern in ("*.cpp", "*.hpp") for folder in ALLOWED
+             for path in (REPOSITORY / folder).rglob(pattern)]
+    found = {line for path in files
+             for line in wrong_includes(str(path.relative_to(REPOSITORY)), path.read_text(encoding="utf-8"))}
+    print(*sorted(found), sep="\n")
+    return 1 if found or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+#include "tools/copper/launch_plan.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "base/host_name.hpp"
+#include "base/processes.hpp"
+#include "daemon/control/job_key_variable.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "tools/copper/everywhere.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/node_list.hpp"
+#include "tools/copper/nodes.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+constexpr std::uint32_t local_nodes_max = 256;
+// A command, with its environment, is held by the kernel's limit on one (128 KiB an argument, 2 MiB
+// altogether).
+constexpr std::size_t hosts_in_records_max = 64;
+
+// Flag, then environment, then file; `fallback` if none has it.
+std::string setting(const std::string& flag, const Sources& sources, const char* name,
+                    const std::string& fallback) {
+    if (!flag.empty()) {
+        return flag;
+    }
+    const auto source = sources.by_name.find(name);
+    return source != sources.by_name.end() && !source->second.texts.empty() ? source->second.texts.back()
+                                                                            : fallback;
+}
+
+Result<std::uint32_t> parse_local(const std::string& text) {
+    std::uint32_t nodes = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), nodes);
+    if (error != std::errc() || end != text.data() + text.size() || nodes == 0 || nodes > local_nodes_max) {
+        return misused("--local " + text + ": must be a number from 1 to " + std::to_string(local_nodes_max));
+    }
+    return nodes;
+}
+
+// Installed side by side, or both in the build tree.
+Result<std::string> find_daemon() {
+    const std::filesystem::path own = own_program();
+    for (const auto& place : {own.parent_path() / "copperd", own.parent_path() / "../../daemon/copperd",
+                              own.parent_path() / "../daemon/copperd"}) {
+        if (::access(place.c_str(), X_OK) == 0) {
+            return place.lexically_normal().string();
+        }
+    }
+    if (auto found = find_program("copperd")) {
+        return *found;
+    }
+    return lacking("copperd not found beside " + own.string() +
+                   ", nor in PATH (install Copper on all nodes)");
+}
+
+Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Plan& plan) {
+    const auto local = setting(options.local, sources, "local", "");
+    LauncherChoice choice{.name = setting(options.launcher, sources, "launcher", "auto"),
+                          .arguments = setting("", sources, "launcher-args", ""),
+                          .one_machine = !local.empty()};
+    if (choice.one_machine) {
+        const auto nodes = parse_local(local);
+        if (!nodes) {
+            return tl::make_unexpected(nodes.error());
+        }
+        plan.placement.on_this_machine = *nodes;
+        plan.daemon.local = true;
+        choice.this_node_alone = *nodes == 1;
+    } else if (choice.name == "none") {
+        plan.placement.hosts = {host_name()};
+    } else {
+        auto hosts = find_nodes(setting(options.nodes_from, sources, "nodes-from", "auto"));
+        if (!hosts) {
+            return tl::make_unexpected(hosts.error());
+        }
+        plan.placement.hosts = std::move(*hosts);
+        choice.this_node_alone = hosts_without(plan.placement.hosts, {host_name()}).empty();
+    }
+    if (choice.name == "none" && plan.nodes() > 1) {
+        return misused("--launcher none: starts one node, not " + std::to_string(plan.nodes()));
+    }
+    auto launcher = find_launcher(choice);
+    if (!launcher) {
+        return tl::make_unexpected(launcher.error());
+    }
+    plan.launcher = std::move(*launcher);
+    return {};
+}
+
+void plan_mounts(Plan& plan) {
+    const auto& mount = plan.daemon.mount;
+    for (std::uint32_t node = 0; node < plan.placement.on_this_machine; ++node) {
+        plan.mounts.push_back(local_mount(mount, node));
+    }
+    if (plan.placement.on_this_machine == 0) {
+        plan.mounts.push_back(mount);
+    }
+    // DIR.0 is Copper's own name, and so is the default mount; another one is the user's to make.
+    plan.daemon.create_mount =
+        plan.daemon.create_mount || plan.daemon.local || mount == canonical_mount(default_mount());
+}
+
+// What `copper stop` on any other node of the job reaches this one with.
+void plan_way_back(Plan& plan) {
+    if (plan.launcher.family != Family::alone && plan.placement.on_this_machine == 0 &&
+        plan.nodes() <= hosts_in_records_max) {
+        plan.daemon.run_everywhere = launch_command(plan.launcher, plan.placement, {});
+    }
+}
+
+Result<DaemonOptions> daemon_options(const LaunchOptions& options, bool one_machine) {
+    const auto config = options.config.empty() ? std::nullopt : std::optional(options.config);
+    auto daemon = resolve_options(options.flags, config);
+    if (!daemon) {
+        return misused(daemon.error());
+    }
+    const auto span = one_machine ? JobSpan::one_machine : JobSpan::several_machines;
+    if (const auto chosen = choose_trees(*daemon, span); !chosen) {
+        return misused(chosen.error());
+    }
+    return std::move(*daemon);
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const LaunchOptions& options) {
+    const auto config = options.config.empty() ? std::nullopt : std::optional(options.config);
+    const auto sources = read_sources(config);
+    if (!sources) {
+        return misused(sources.error());
+    }
+    Plan plan;
+    if (const auto nodes = plan_nodes(options, *sources, plan); !nodes) {
+        return tl::make_unexpected(nodes.error());
+    }
+    const bool local = plan.daemon.local;
+    auto daemon = daemon_options(options, plan.on_this_machine_only());
+    if (!daemon) {
+        return tl::make_unexpected(daemon.error());
+    }
+    plan.daemon = std::move(*daemon);
+    plan.daemon.local = local;
+    // Elsewhere each daemon checks its own node.
+    if (plan.on_this_machine_only()) {
+        if (const auto checked = check_cache_bytes(plan.daemon, plan.nodes()); !checked) {
+            return misused(checked.error());
+        }
+    }
+    plan_mounts(plan);
+    const auto files = launch_files(plan.daemon.mount);
+    if (plan.placement.on_this_machine == 0 && plan.nodes() > hosts_on_command_line_max) {
+        plan.placement.host_file = files.hosts;
+    }
+    plan.log = plan.daemon.log_dir.empty() ? files.log : plan.daemon.log_dir + "/launch.log";
+    plan_way_back(plan);
+    const auto copperd = find_daemon();
+    if (!copperd) {
+        return tl::make_unexpected(copperd.error());
+    }
+    plan.daemon.require_key = true;
+    auto command = to_flags(plan.daemon);
+    command.insert(command.begin(), *copperd);
+    plan.command = launch_command(plan.launcher, plan.placement, command, {job_key_variable});
+    return plan;
+}
+
+}  // namespace copper::cli

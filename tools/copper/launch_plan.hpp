@@ -1,0 +1,38 @@
+// What `copper launch` is to start, and where: everything that is known before the first process is started.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "daemon/control/options.hpp"
+#include "tools/copper/common.hpp"
+#include "tools/copper/launcher.hpp"
+
+namespace copper::cli {
+
+struct LaunchOptions {
+    FlagTexts flags;
+    std::string config;
+    std::string nodes_from, launcher, local;
+    bool dry_run = false;
+};
+
+struct Plan {
+    DaemonOptions daemon;
+    Launcher launcher;
+    Placement placement;
+    std::vector<std::string> mounts;  // on this machine
+    std::vector<std::string> command;
+    std::string log;
+
+    std::size_t nodes() const {
+        return placement.on_this_machine != 0 ? placement.on_this_machine : placement.hosts.size();
+    }
+    bool on_this_machine_only() const {
+        return placement.on_this_machine != 0 || launcher.family == Family::alone;
+    }
+};
+
+Result<Plan> make_plan(const LaunchOptions& options);
+
+}  // namespace copper::cli

@@ -1,0 +1,109 @@
+#include "tools/copper/launch_report.hpp"
+
+#include <iostream>
+#include <sstream>
+
+#include "daemon/control/option_defaults.hpp"
+#include "tools/copper/words.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+std::string counted(const LaunchOutcome& outcome, const Plan& plan) {
+    const auto ready = outcome.readiness ? outcome.readiness->ready : 0;
+    return std::to_string(ready) + " of " + std::to_string(plan.nodes()) +
+           " nodes were ready; everything was stopped again";
+}
+
+// What went wrong, node by node.
+std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector<std::string>& unreachable) {
+    std::vector<std::string> lines;
+    for (const auto& host : unreachable) {
+        lines.push_back(host + ": cannot be reached");
+    }
+    if (outcome.readiness) {
+        for (const auto& node : outcome.readiness->failed) {
+            lines.push_back(node.host + " (rank " + std::to_string(node.rank) + "): " + node.reason);
+        }
+        for (const auto rank : outcome.readiness->missing) {
+            lines.push_back("rank " + std::to_string(rank) + ": nothing was heard of it");
+        }
+    }
+    return lines;
+}
+
+// Where no node is to blame.
+std::string general_reason(const LaunchOutcome& outcome, const Plan& plan) {
+    if (outcome.end == LaunchEnd::interrupted) {
+        return "interrupted while launching";
+    }
+    if (outcome.readiness && outcome.readiness->nodes != plan.nodes()) {
+        return "the daemons do not find each other: one sees " + std::to_string(outcome.readiness->nodes) +
+               " of " + std::to_string(plan.nodes()) +
+               " nodes (is copperd built with the MPI that the launcher belongs to?)";
+    }
+    if (outcome.end == LaunchEnd::ended) {
+        return (plan.launcher.family == Family::alone ? "copperd" : plan.launcher.program) +
+               " ended before all nodes were ready: " + describe_status(outcome.status);
+    }
+    return "no report of all nodes in time";
+}
+
+std::string in_units(double bytes) {
+    constexpr double step = 1024;
+    const char* unit = "bytes";
+    for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+        if (bytes < step) {
+            break;
+        }
+        bytes /= step;
+        unit = larger;
+    }
+    std::ostringstream text;
+    text.precision(3);
+    text << bytes << " " << unit;
+    return text.str();
+}
+
+// Of a default only the rule is known here, if the nodes are elsewhere.
+std::string cache_size(const Plan& plan) {
+    const auto given = plan.daemon.cache_bytes;
+    if (given == 0 && !plan.on_this_machine_only()) {
+        return "a quarter of memory, at most " + in_units(cache_bytes_default_max) + ",";
+    }
+    return in_units(static_cast<double>(given != 0 ? given : default_cache_bytes(plan.nodes()))) +
+           " of memory";
+}
+
+}  // namespace
+
+std::string explanation(const LaunchOutcome& outcome, const Plan& plan,
+                        const std::vector<std::string>& unreachable) {
+    const auto lines = reasons(outcome, unreachable);
+    const bool blamed = !lines.empty() && outcome.end != LaunchEnd::interrupted;
+    std::string text = blamed ? lines.front() : general_reason(outcome, plan);
+    if (blamed && lines.size() > 1) {
+        text += " (and " + std::to_string(lines.size() - 1) + " more)";
+    }
+    text += "\n  " + counted(outcome, plan);
+    for (std::size_t i = blamed ? 1 : 0; i < lines.size(); ++i) {
+        text += "\n  " + lines[i];
+    }
+    for (const auto& line : outcome.tail) {
+        text += "\n  | " + line;
+    }
+    return text;
+}
+
+void print_success(const Plan& plan) {
+    const bool is_default = plan.daemon.mount == canonical_mount(default_mount());
+    const std::string mount_flag = is_default ? "" : " --mount " + shell_quote(plan.daemon.mount);
+    std::cout << "mount  " << plan.mounts.front()
+              << (plan.mounts.size() > 1 ? " to " + plan.mounts.back() : std::string()) << "\n"
+              << "nodes  " << plan.nodes() << "\n";
+    std::cout << "cache  up to " << cache_size(plan) << " a node\n";
+    std::cout << "use    eval \"$(copper env" << mount_flag << ")\"\n";
+}
+
+}  // namespace copper::cli
