@@ -313,7 +313,7 @@ void Node::leave_mount_to_successor() {
     if (stop_reason_ == StopReason::none) {
         stop_reason_ = StopReason::launcher_ended;
         supervisor_.launcher_ends();
-        leave_alone();
+        announce_and_leave();
     }
 }
 
@@ -352,11 +352,11 @@ void Node::stop_alone(StopReason reason) {
     // Nothing that others can see is left, should the process be killed before its end.
     instance_.reset();
     made_ = MadeDirectories();
-    leave_alone();
+    announce_and_leave();
 }
 
 // Others need not find out by waiting in vain.
-void Node::leave_alone() {
+void Node::announce_and_leave() {
     loop_.announce_leave();
     leave(Parting::alone);
 }

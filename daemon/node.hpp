@@ -96,7 +96,7 @@ class Node {
     void stop(StopReason reason);
     void stop_alone(StopReason reason);
     void leave_mount_to_successor();
-    void leave_alone();
+    void announce_and_leave();
     void unmount_if_unused_later();
     void tell_supervisor_of_life();
     // Stops all nodes; `then` gets what they say before they leave.
