@@ -1,8 +1,10 @@
 #include "cache/backing.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 
 #include <algorithm>
@@ -25,22 +27,6 @@ using std::chrono::milliseconds;
 // file's.
 constexpr std::size_t xattr_call_bytes_max = 65536;
 constexpr std::size_t xattrs_bytes_max = std::size_t{1} << 20;
-
-// Filesystems stamp changes with a clock that ticks only every few milliseconds, and do so before they copy
-// the bytes. So what was changed as recently as this may be changing right now without its attributes
-// telling.
-constexpr milliseconds settling_time{20};
-// Stamped further in the future than this, it tells of a wrong clock, not of a recent change.
-constexpr milliseconds clock_skew_max{10000};
-
-milliseconds time_to_settle(const Attributes& attributes) {
-    const auto changed = std::chrono::seconds(attributes.changed.seconds) +
-                         std::chrono::nanoseconds(attributes.changed.nanoseconds);
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const auto left = std::chrono::ceil<milliseconds>(changed + settling_time - now);
-    return left > settling_time + clock_skew_max ? milliseconds(0)
-                                                 : std::clamp(left, milliseconds(0), settling_time);
-}
 
 Timestamp timestamp_of(const struct statx_timestamp& time) {
     return {.seconds = time.tv_sec, .nanoseconds = time.tv_nsec};
@@ -113,9 +99,12 @@ SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counte
     return xattrs;
 }
 
-}  // namespace
+struct Status {
+    Attributes attributes;
+    std::uint64_t filesystem = 0;
+};
 
-SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+SystemResult<Status> status_at(int directory, const std::string& name, BackingCounters& counters) {
     const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0);
     struct statx status {};
     ++counters.stats;
@@ -123,35 +112,66 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, Backing
         0) {
         return tl::unexpected(errno);
     }
-    return attributes_of(status);
+    return Status{.attributes = attributes_of(status),
+                  .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
 }
 
-SystemResult<Attributes> settled_stat(int file, BackingCounters& counters) {
-    auto attributes = stat_at(file, "", counters);
-    if (attributes && !is_settled(*attributes)) {
-        std::this_thread::sleep_for(time_to_settle(*attributes));
-        attributes = stat_at(file, "", counters);
+// Whether this node's own clock stamps the changes of the filesystem that `file` is on.
+bool is_local(int file) {
+    constexpr std::uint32_t xfs = 0x58465342;  // not in the <linux/magic.h> of older systems
+    static constexpr std::array<std::uint32_t, 7> types = {
+        EXT4_SUPER_MAGIC, xfs,         BTRFS_SUPER_MAGIC,    F2FS_SUPER_MAGIC,
+        TMPFS_MAGIC,      RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+    struct statfs filesystem {};
+    return retry_eintr([&] { return ::fstatfs(file, &filesystem); }) == 0 &&
+           std::find(types.begin(), types.end(), static_cast<std::uint32_t>(filesystem.f_type)) !=
+               types.end();
+}
+
+}  // namespace
+
+SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+    return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
+}
+
+SystemResult<Seen> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
+                                BackingCounters& counters) {
+    const auto look = [&]() -> SystemResult<std::pair<Seen, milliseconds>> {
+        return status_at(file, "", counters).map([&](const Status& status) {
+            const auto [rest, wait] =
+                clocks.judge(status.filesystem, status.attributes.changed, [file] { return is_local(file); });
+            return std::pair(Seen{.attributes = status.attributes, .rest = rest}, wait);
+        });
+    };
+    auto found = look();
+    if (found && found->first.rest == Rest::recent) {
+        const milliseconds wait = found->second;
+        if (wait <= patience) {
+            patience -= wait;
+            std::this_thread::sleep_for(wait);
+            found = look();
+        } else {
+            patience = milliseconds(0);
+        }
     }
-    return attributes;
+    return found.map([](const auto& seen) { return seen.first; });
 }
 
-bool is_settled(const Attributes& attributes) {
-    return time_to_settle(attributes).count() <= 0;
-}
-
-SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, BackingCounters& counters) {
+SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
+                                         BackingCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto attributes = stat_at(directory, name, counters);
-        if (!attributes) {
-            return tl::unexpected(attributes.error());
+        const auto status = status_at(directory, name, counters);
+        if (!status) {
+            return tl::unexpected(status.error());
         }
-        if (!S_ISLNK(attributes->mode)) {
-            return Listing::NewEntry{std::move(name), {}, *attributes};
+        clocks.note(status->filesystem, status->attributes.changed);
+        if (!S_ISLNK(status->attributes.mode)) {
+            return Listing::NewEntry{std::move(name), {}, status->attributes};
         }
         auto target = readlink_at(directory, name, counters);
         if (target) {
-            return Listing::NewEntry{std::move(name), std::move(*target), *attributes};
+            return Listing::NewEntry{std::move(name), std::move(*target), status->attributes};
         }
         error = target.error();
         if (error != EINVAL) {  // that means: not a link any more
@@ -173,7 +193,7 @@ PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_p
       memory_(std::move(memory)),
       opener_(mounts_, method, links),
       open_files_(std::make_unique<OpenFiles>()),
-      stater_(std::make_unique<Stater>()) {}
+      stater_(std::make_unique<Stater>(clocks_)) {}
 
 PosixBacking::~PosixBacking() = default;
 
@@ -216,7 +236,7 @@ ObjectPtr PosixBacking::read_entry(const std::string& path) {
         return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
                                                               : make_absent_or_error(ENOENT);
     }
-    auto entry = entry_at(parent->fd.get(), name, counters);
+    auto entry = entry_at(parent->fd.get(), name, clocks_, counters);
     return entry ? make_entry(std::move(*entry)) : make_absent_or_error(entry.error());
 }
 

@@ -7,6 +7,7 @@
 
 #include "cache/backing_counters.hpp"
 #include "cache/extent_memory.hpp"
+#include "cache/filesystem_clock.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/object.hpp"
 #include "cache/path_opener.hpp"
@@ -33,9 +34,10 @@ class BackingStore {
 };
 
 // POSIX. A file's bytes are checked to be of one Version: its identity is taken before and after the read,
-// and a file that changed meanwhile is read again; what keeps changing is served with no lifetime in the
-// cache, as a reader of the filesystem itself would have seen it. Files of several extents stay open between
-// their extents, so that each is opened once.
+// and a file that changed meanwhile is read again. What keeps changing is served as a reader of the
+// filesystem itself would have seen it, and is not kept. What did not change, but cannot be proven to be of
+// one Version (see FilesystemClocks), is kept for 2 seconds. Listings are checked in the same way. Files of
+// several extents stay open between their extents, so that each is opened once.
 class PosixBacking final : public BackingStore {
   public:
     // Operations within `trees` are counted apart from those outside.
@@ -67,6 +69,7 @@ class PosixBacking final : public BackingStore {
     PathOpener opener_;
     BackingCounters within_trees_;
     BackingCounters outside_trees_;
+    FilesystemClocks clocks_;
     std::unique_ptr<OpenFiles> open_files_;
     std::unique_ptr<Stater> stater_;
 };

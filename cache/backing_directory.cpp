@@ -158,8 +158,9 @@ ObjectPtr PosixBacking::read_listing(const std::string& path) {
     }
     const int fd = ::dirfd(directory->get());
     ObjectPtr object;
+    std::chrono::milliseconds patience = patience_max;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto before = settled_stat(fd, counters);
+        const auto before = settled_stat(fd, clocks_, patience, counters);
         auto names = read_names(directory->get(), *opened, counters);
         if (!names) {
             return make_error(names.error());
@@ -169,16 +170,18 @@ ObjectPtr PosixBacking::read_listing(const std::string& path) {
         if (!before || !after) {
             return make_error(before ? after.error() : before.error());
         }
-        if (is_settled(*before) && version_of(*before) == version_of(*after)) {
-            return make_object(std::move(listing));
-        }
         if (after->links == 0) {
             return make_error(ENOENT);  // removed meanwhile, so it reads as empty
         }
-        // If it changes all the time, what was found last is the snapshot. A Listing with a short life would
-        // not do: the offsets that a program is given while it lists a directory are positions in one
-        // Listing.
-        object = make_object(std::move(listing));
+        const bool is_unchanged = version_of(before->attributes) == version_of(*after);
+        if (is_unchanged && before->rest == Rest::settled) {
+            return make_object(std::move(listing));
+        }
+        // Not for ever: a name that moved while it was read may be in it twice, or not at all.
+        object = make_object(std::move(listing), unproven_lifetime);
+        if ((is_unchanged && before->rest == Rest::unproven) || patience.count() == 0) {
+            return object;  // to read it again now would prove no more
+        }
     }
     return object;
 }
