@@ -58,11 +58,8 @@ SystemResult<std::string> readlink_at(int directory, const std::string& name, Ba
     return std::string(buffer.data(), static_cast<std::size_t>(bytes));
 }
 
-ObjectPtr make_absent_or_error(int error) {
-    if (error == ENOENT || error == ENOTDIR) {
-        return make_object(Listing({}, Listing::Detail::attributes));
-    }
-    return make_error(error);
+ObjectPtr make_absent() {
+    return make_object(Listing({}, Listing::Detail::attributes));
 }
 
 bool is_unsupported(int error) {
@@ -119,9 +116,9 @@ SystemResult<Status> status_at(int directory, const std::string& name, BackingCo
 // Whether this node's own clock stamps the changes of the filesystem that `file` is on.
 bool is_local(int file) {
     constexpr std::uint32_t xfs = 0x58465342;  // not in the <linux/magic.h> of older systems
-    static constexpr std::array<std::uint32_t, 7> types = {
-        EXT4_SUPER_MAGIC, xfs,         BTRFS_SUPER_MAGIC,    F2FS_SUPER_MAGIC,
-        TMPFS_MAGIC,      RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+    static constexpr std::array<std::uint32_t, 8> types = {
+        EXT4_SUPER_MAGIC, xfs,         BTRFS_SUPER_MAGIC,     F2FS_SUPER_MAGIC,
+        TMPFS_MAGIC,      RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, AUTOFS_SUPER_MAGIC};
     struct statfs filesystem {};
     return retry_eintr([&] { return ::fstatfs(file, &filesystem); }) == 0 &&
            std::find(types.begin(), types.end(), static_cast<std::uint32_t>(filesystem.f_type)) !=
@@ -191,6 +188,7 @@ PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_p
                            PathOpener::Links links)
     : trees_(std::move(trees)),
       memory_(std::move(memory)),
+      mounts_(trees_),
       opener_(mounts_, method, links),
       open_files_(std::make_unique<OpenFiles>()),
       stater_(std::make_unique<Stater>(clocks_)) {}
@@ -224,20 +222,25 @@ ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry) {
     return make_object(make_listing(std::move(entries)));
 }
 
+// "No such name" is said only of a directory that is there. A missing one may be this node's trouble.
 ObjectPtr PosixBacking::read_entry(const std::string& path) {
     auto& counters = counters_of(path);
     const auto parent = opener_.open_parent(path, counters);
     if (!parent) {
-        return make_absent_or_error(parent.error());
+        return make_error(parent.error());
     }
     const auto name = std::string(base_name(path));
     if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
         obstacle && !name.empty()) {
         return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
-                                                              : make_absent_or_error(ENOENT);
+                                                              : make_absent();
     }
     auto entry = entry_at(parent->fd.get(), name, clocks_, counters);
-    return entry ? make_entry(std::move(*entry)) : make_absent_or_error(entry.error());
+    if (!entry) {
+        return entry.error() == ENOENT ? make_absent() : make_error(entry.error());
+    }
+    const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
+    return is_lost ? make_error(ESTALE) : make_entry(std::move(*entry));
 }
 
 ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
@@ -250,6 +253,9 @@ ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
     if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
         obstacle && !name.empty()) {
         return make_error(error_of(obstacle->kind));
+    }
+    if (mounts_.current()->is_lost(join_path(parent->path, name))) {
+        return make_error(ESTALE);
     }
     // There is no llistxattrat(2) before Linux 6.13.
     auto xattrs = all_xattrs("/proc/self/fd/" + std::to_string(parent->fd.get()) + '/' + name, counters);

@@ -26,6 +26,10 @@ class BackingStore {
 
     // Never fails: an error is an Object. `listing` is the directory's Listing if the node holds it; only a
     // batch uses it, to know which names are meant.
+    //
+    // An error may be this node's trouble, and so may an empty Listing of any directory or entry: where a
+    // filesystem was not mounted when the daemon started, its mount point is there and empty, and no store
+    // can tell. A second node must find the same before it becomes what all nodes see.
     virtual ObjectPtr read(const ObjectKey& key, const ObjectPtr& listing) = 0;
 
     // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
@@ -57,6 +61,7 @@ class PosixBacking final : public BackingStore {
     ObjectPtr make_entry(Listing::NewEntry entry);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
     Listing list_names(std::vector<DirectoryName> names, int directory, BackingCounters& counters);
+    std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
     ObjectPtr read_listing(const std::string& path);
     ObjectPtr read_batch(const ObjectKey& key, const Listing* listing);
     ObjectPtr read_entry(const std::string& path);

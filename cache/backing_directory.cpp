@@ -145,6 +145,11 @@ Listing PosixBacking::list_names(Names names, int directory, BackingCounters& co
     return by_name_only(complete_types(std::move(names), directory, *stater_, counters));
 }
 
+// The attributes of a name whose mount is gone are those of another directory.
+std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::string& directory) {
+    return mounts_.current()->has_lost_in(directory) ? std::optional(unproven_lifetime) : std::nullopt;
+}
+
 ObjectPtr PosixBacking::read_listing(const std::string& path) {
     auto& counters = counters_of(path);
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
@@ -175,7 +180,7 @@ ObjectPtr PosixBacking::read_listing(const std::string& path) {
         }
         const bool is_unchanged = version_of(before->attributes) == version_of(*after);
         if (is_unchanged && before->rest == Rest::settled) {
-            return make_object(std::move(listing));
+            return make_object(std::move(listing), lifetime_in(opened->path));
         }
         // Not for ever: a name that moved while it was read may be in it twice, or not at all.
         object = make_object(std::move(listing), unproven_lifetime);
@@ -195,7 +200,8 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, const Listing* listing)
     const std::size_t first = std::size_t{key.index} * batch_entries;
     if (listing != nullptr) {
         return make_object(
-            make_listing(stater_->stat(opened->fd.get(), slice(*listing, first, *opened), counters)));
+            make_listing(stater_->stat(opened->fd.get(), slice(*listing, first, *opened), counters)),
+            lifetime_in(opened->path));
     }
     const auto directory = directory_of(std::move(opened->fd));
     if (!directory) {
@@ -207,7 +213,8 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, const Listing* listing)
     }
     const auto begin = names->begin() + static_cast<std::ptrdiff_t>(std::min(first, names->size()));
     const auto end = begin + std::min<std::ptrdiff_t>(batch_entries, names->end() - begin);
-    return make_object(make_listing(stater_->stat(::dirfd(directory->get()), Names(begin, end), counters)));
+    return make_object(make_listing(stater_->stat(::dirfd(directory->get()), Names(begin, end), counters)),
+                       lifetime_in(opened->path));
 }
 
 }  // namespace copper

@@ -96,5 +96,120 @@ TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
     });
 }
 
+TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
+    run([&]() -> std::optional<std::string> {
+        const std::string sub = point + "/sub";
+        const auto mount = [](const std::string& where) {
+            return ::mount("none", where.c_str(), "tmpfs", 0, nullptr) == 0;
+        };
+        if (!mount(point)) {
+            return "no tmpfs";
+        }
+        EXPECT_EQ(::mkdir(sub.c_str(), 0700), 0);
+        write_file(point + "/file", "content");
+        EXPECT_TRUE(mount(sub));
+        write_file(sub + "/file", "content");
+        PosixBacking backing{Trees({point})};
+        const auto error = [&](ObjectKind kind, const std::string& path) {
+            return read(backing, kind, path)->error().value();
+        };
+        EXPECT_EQ(read(backing, ObjectKind::listing, sub)->listing()->size(), 1U);
+
+        EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
+        for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry, ObjectKind::xattrs,
+                                ObjectKind::extent}) {
+            EXPECT_EQ(error(kind, sub), ESTALE) << to_string({.kind = kind, .path = sub});
+            EXPECT_EQ(error(kind, sub + "/file"), ESTALE) << to_string({.kind = kind, .path = sub});
+        }
+        const auto above = read(backing, ObjectKind::listing, point);
+        EXPECT_EQ(above->listing()->size(), 2U);
+        EXPECT_EQ(above->lifetime, unproven_lifetime) << "the attributes of sub are not those of its mount";
+        EXPECT_EQ(read(backing, ObjectKind::entry, point + "/file")->listing()->size(), 1U);
+
+        EXPECT_TRUE(mount(sub));
+        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr) << "mounted again";
+        EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
+        EXPECT_EQ(error(ObjectKind::listing, sub), ESTALE);
+        backing.forget(point);
+        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr)
+            << "a refresh takes it as it is";
+
+        EXPECT_EQ(::umount2(point.c_str(), 0), 0);
+        EXPECT_EQ(error(ObjectKind::listing, point), ESTALE) << "the tree's root";
+        EXPECT_EQ(error(ObjectKind::entry, point + "/file"), ESTALE);
+        return std::nullopt;
+    });
+}
+
+// A missing directory is an error: it does not tell that the name is absent.
+TEST_F(BackingFaults, NothingIsAbsentFromAMissingDirectory) {
+    write_file(point + "/file", "");
+    PosixBacking backing{Trees({point})};
+    for (const auto& [path, error] : {std::pair{"/gone/name", ENOENT}, {"/file/name", ENOTDIR}}) {
+        const auto object = read(backing, ObjectKind::entry, point + path);
+        EXPECT_EQ(object->error().value(), error) << path;
+        EXPECT_EQ(object->lifetime, error_lifetime);
+    }
+    const auto absent = read(backing, ObjectKind::entry, point + "/name");
+    ASSERT_NE(absent->listing(), nullptr);
+    EXPECT_EQ(absent->listing()->size(), 0U);
+    EXPECT_FALSE(absent->lifetime);
+}
+
+// Mounts a tmpfs with one file wherever the kernel asks it to, until it is killed. `requests` is the pipe.
+[[noreturn]] void automount(const std::string& directory, const UniqueFd& requests) {
+    autofs_v5_packet packet{};
+    UniqueFd root;
+    while (::read(requests.get(), &packet, sizeof packet) > 0) {
+        if (!root) {
+            root = UniqueFd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        }
+        const std::string place = directory + "/" + packet.name;
+        ::mkdir(place.c_str(), 0700);
+        if (::mount("none", place.c_str(), "tmpfs", 0, nullptr) == 0) {
+            write_file(place + "/file", "content");
+        }
+        ::ioctl(root.get(), AUTOFS_IOC_READY, static_cast<unsigned long>(packet.wait_queue_token));
+    }
+    ::_exit(0);
+}
+
+TEST_F(BackingFaults, WhatAnAutomounterUnmountsIsNotLost) {
+    run([&]() -> std::optional<std::string> {
+        int ends[2];
+        if (::pipe(ends) != 0) {
+            return "no pipe";
+        }
+        UniqueFd requests(ends[0]);
+        UniqueFd kernels(ends[1]);
+        const auto automounter = ::fork();
+        if (automounter == 0) {
+            ::setpgid(0, 0);
+            kernels.reset();
+            automount(point, requests);
+        }
+        ::setpgid(automounter, automounter);
+        const auto options = "fd=" + std::to_string(kernels.get()) + ",pgrp=" + std::to_string(automounter) +
+                             ",minproto=5,maxproto=5,indirect";
+        const bool is_mounted = ::mount("automounter", point.c_str(), "autofs", 0, options.c_str()) == 0;
+        const std::string host = point + "/host";
+        if (is_mounted) {
+            PosixBacking backing{Trees({host})};
+            for (int round = 0; round < 3; ++round) {
+                const auto listing = read(backing, ObjectKind::listing, host);
+                EXPECT_TRUE(listing->listing() != nullptr && listing->listing()->size() == 1)
+                    << listing->error().message();
+                EXPECT_FALSE(listing->lifetime);
+                EXPECT_EQ(::umount2(host.c_str(), 0), 0) << "idle for long";
+                EXPECT_EQ(read(backing, ObjectKind::entry, host)->listing()->size(), 1U);
+                EXPECT_FALSE(read(backing, ObjectKind::listing, point)->lifetime);
+            }
+        }
+        ::kill(automounter, SIGKILL);
+        ::waitpid(automounter, nullptr, 0);
+        return is_mounted ? std::nullopt : std::optional<std::string>("no autofs");
+    });
+}
+
 }  // namespace
 }  // namespace copper
