@@ -66,6 +66,11 @@ bool is_unsupported(int error) {
     return error == ENOTSUP || error == ENOSYS;
 }
 
+// What getxattr(2) says of an attribute that was removed meanwhile, or that only others may read (trusted.*).
+bool is_none_for_this_user(int error) {
+    return error == ENODATA || error == EPERM || error == EACCES || is_unsupported(error);
+}
+
 // All extended attributes of `path`, whose last component is not followed.
 SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counters) {
     std::string names(xattr_call_bytes_max, '\0');
@@ -84,8 +89,11 @@ SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counte
         ++counters.xattrs;
         const auto bytes =
             retry_eintr([&] { return ::lgetxattr(path.c_str(), name, buffer.data(), buffer.size()); });
+        if (bytes < 0 && is_none_for_this_user(errno)) {
+            continue;
+        }
         if (bytes < 0) {
-            continue;  // removed meanwhile, or not ours to read: for this user there is no such attribute
+            return tl::unexpected(errno);  // without it, an access control list could look as if it was none
         }
         xattrs.emplace_back(name, buffer.substr(0, static_cast<std::size_t>(bytes)));
         total_bytes += xattrs.back().first.size() + xattrs.back().second.size();

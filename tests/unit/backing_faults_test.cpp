@@ -96,6 +96,31 @@ TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
     });
 }
 
+TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
+        write_file(source + "/file", "");
+        ASSERT_EQ(::setxattr((source + "/file").c_str(), "user.one", "1", 1, 0), 0);
+        const auto ask = [&] { return read(backing, ObjectKind::xattrs, point + "/file"); };
+        for (const int error : {EIO, ESTALE, ETIMEDOUT, ENOMEM}) {
+            faults.xattr_value = error;
+            EXPECT_EQ(ask()->error().value(), error);
+            EXPECT_EQ(ask()->lifetime, error_lifetime);
+        }
+        // Removed meanwhile, or not for this user.
+        for (const int error : {ENODATA, EPERM, EACCES, EOPNOTSUPP}) {
+            faults.xattr_value = error;
+            ASSERT_NE(ask()->xattrs(), nullptr) << error;
+            EXPECT_EQ(ask()->xattrs()->size(), 0U);
+        }
+        faults.xattr_value = 0;
+        EXPECT_EQ(ask()->xattrs()->size(), 1U);
+        faults.xattr_names = EIO;
+        EXPECT_EQ(ask()->error().value(), EIO);
+        faults.xattr_names = EOPNOTSUPP;
+        EXPECT_EQ(ask()->xattrs()->size(), 0U);
+    });
+}
+
 TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
     run([&]() -> std::optional<std::string> {
         const std::string sub = point + "/sub";
