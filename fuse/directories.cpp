@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <vector>
 
-#include "cache/walk.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/operations.hpp"
 
@@ -55,10 +54,6 @@ class EntryBuffer {
 // Offsets count the entries passed: ".", "..", then the Listing's. A Listing does not change, so they mean
 // the same in every request, and nothing is kept between two of them.
 constexpr std::uint64_t dot_entries = 2;
-
-// A program that lists so many directories and reads no file (find, ls -R, du) is going through a tree. An
-// import reads files in between, and must not make the reader list what it does not need.
-constexpr std::uint32_t walk_noticed_after = 8;
 
 struct stat type_and_number(std::uint64_t inode, std::uint32_t mode) {
     struct stat st {};
@@ -125,14 +120,12 @@ void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
         return;
     }
     counters_.hot_paths.count(*path, {});
-    const bool begins = range.offset == 0;
-    const bool walks =
-        begins && ++directories_in_a_row_ > walk_noticed_after && options_.trees.contains(*path);
+    const bool begins = range.offset == 0 && options_.trees.contains(*path);
     cache_.get({.kind = ObjectKind::listing, .path = *path},
-               answering(std::move(reply), [this, node, range, walks, path = *path](const ReplyPtr& answer,
-                                                                                    const ObjectPtr& object) {
-                   if (walks && object->listing() != nullptr) {
-                       fetch_below(cache_, path, *object->listing());
+               answering(std::move(reply), [this, node, range, begins, path = *path](
+                                               const ReplyPtr& answer, const ObjectPtr& object) {
+                   if (begins) {
+                       walk_.listed(path, object);
                    }
                    answer_directory(answer, node, range, object);
                }));

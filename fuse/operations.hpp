@@ -11,6 +11,7 @@
 #include "cache/cache.hpp"
 #include "cache/extent_memory.hpp"
 #include "cache/resolve.hpp"
+#include "cache/walk.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/passthrough.hpp"
@@ -101,8 +102,7 @@ class Operations {
     InodeTable inodes_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // while it is replied
-    // Directories that programs began to list since a program last read a file.
-    std::atomic<std::uint32_t> directories_in_a_row_ = 0;
+    Walk walk_;
 };
 
 struct stat to_stat(const Attributes& attributes);
