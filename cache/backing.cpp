@@ -1,8 +1,10 @@
 #include "cache/backing.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 
 #include <algorithm>
@@ -25,22 +27,6 @@ using std::chrono::milliseconds;
 // file's.
 constexpr std::size_t xattr_call_bytes_max = 65536;
 constexpr std::size_t xattrs_bytes_max = std::size_t{1} << 20;
-
-// Filesystems stamp changes with a clock that ticks only every few milliseconds, and do so before they copy
-// the bytes. So what was changed as recently as this may be changing right now without its attributes
-// telling.
-constexpr milliseconds settling_time{20};
-// Stamped further in the future than this, it tells of a wrong clock, not of a recent change.
-constexpr milliseconds clock_skew_max{10000};
-
-milliseconds time_to_settle(const Attributes& attributes) {
-    const auto changed = std::chrono::seconds(attributes.changed.seconds) +
-                         std::chrono::nanoseconds(attributes.changed.nanoseconds);
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    const auto left = std::chrono::ceil<milliseconds>(changed + settling_time - now);
-    return left > settling_time + clock_skew_max ? milliseconds(0)
-                                                 : std::clamp(left, milliseconds(0), settling_time);
-}
 
 Timestamp timestamp_of(const struct statx_timestamp& time) {
     return {.seconds = time.tv_sec, .nanoseconds = time.tv_nsec};
@@ -72,15 +58,17 @@ SystemResult<std::string> readlink_at(int directory, const std::string& name, Ba
     return std::string(buffer.data(), static_cast<std::size_t>(bytes));
 }
 
-ObjectPtr make_absent_or_error(int error) {
-    if (error == ENOENT || error == ENOTDIR) {
-        return make_object(Listing({}, Listing::Detail::attributes));
-    }
-    return make_error(error);
+ObjectPtr make_absent() {
+    return make_object(Listing({}, Listing::Detail::attributes));
 }
 
 bool is_unsupported(int error) {
     return error == ENOTSUP || error == ENOSYS;
+}
+
+// What getxattr(2) says of an attribute that was removed meanwhile, or that only others may read (trusted.*).
+bool is_none_for_this_user(int error) {
+    return error == ENODATA || error == EPERM || error == EACCES || is_unsupported(error);
 }
 
 // All extended attributes of `path`, whose last component is not followed.
@@ -101,8 +89,11 @@ SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counte
         ++counters.xattrs;
         const auto bytes =
             retry_eintr([&] { return ::lgetxattr(path.c_str(), name, buffer.data(), buffer.size()); });
+        if (bytes < 0 && is_none_for_this_user(errno)) {
+            continue;
+        }
         if (bytes < 0) {
-            continue;  // removed meanwhile, or not ours to read: for this user there is no such attribute
+            return tl::unexpected(errno);  // without it, an access control list could look as if it was none
         }
         xattrs.emplace_back(name, buffer.substr(0, static_cast<std::size_t>(bytes)));
         total_bytes += xattrs.back().first.size() + xattrs.back().second.size();
@@ -113,9 +104,12 @@ SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counte
     return xattrs;
 }
 
-}  // namespace
+struct Status {
+    Attributes attributes;
+    std::uint64_t filesystem = 0;
+};
 
-SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+SystemResult<Status> status_at(int directory, const std::string& name, BackingCounters& counters) {
     const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0);
     struct statx status {};
     ++counters.stats;
@@ -123,35 +117,66 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, Backing
         0) {
         return tl::unexpected(errno);
     }
-    return attributes_of(status);
+    return Status{.attributes = attributes_of(status),
+                  .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
 }
 
-SystemResult<Attributes> settled_stat(int file, BackingCounters& counters) {
-    auto attributes = stat_at(file, "", counters);
-    if (attributes && !is_settled(*attributes)) {
-        std::this_thread::sleep_for(time_to_settle(*attributes));
-        attributes = stat_at(file, "", counters);
+// Whether this node's own clock stamps the changes of the filesystem that `file` is on.
+bool is_local(int file) {
+    constexpr std::uint32_t xfs = 0x58465342;  // not in the <linux/magic.h> of older systems
+    static constexpr std::array<std::uint32_t, 8> types = {
+        EXT4_SUPER_MAGIC, xfs,         BTRFS_SUPER_MAGIC,     F2FS_SUPER_MAGIC,
+        TMPFS_MAGIC,      RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, AUTOFS_SUPER_MAGIC};
+    struct statfs filesystem {};
+    return retry_eintr([&] { return ::fstatfs(file, &filesystem); }) == 0 &&
+           std::find(types.begin(), types.end(), static_cast<std::uint32_t>(filesystem.f_type)) !=
+               types.end();
+}
+
+}  // namespace
+
+SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+    return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
+}
+
+SystemResult<Seen> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
+                                BackingCounters& counters) {
+    const auto look = [&]() -> SystemResult<std::pair<Seen, milliseconds>> {
+        return status_at(file, "", counters).map([&](const Status& status) {
+            const auto [rest, wait] =
+                clocks.judge(status.filesystem, status.attributes.changed, [file] { return is_local(file); });
+            return std::pair(Seen{.attributes = status.attributes, .rest = rest}, wait);
+        });
+    };
+    auto found = look();
+    if (found && found->first.rest == Rest::recent) {
+        const milliseconds wait = found->second;
+        if (wait <= patience) {
+            patience -= wait;
+            std::this_thread::sleep_for(wait);
+            found = look();
+        } else {
+            patience = milliseconds(0);
+        }
     }
-    return attributes;
+    return found.map([](const auto& seen) { return seen.first; });
 }
 
-bool is_settled(const Attributes& attributes) {
-    return time_to_settle(attributes).count() <= 0;
-}
-
-SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, BackingCounters& counters) {
+SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
+                                         BackingCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto attributes = stat_at(directory, name, counters);
-        if (!attributes) {
-            return tl::unexpected(attributes.error());
+        const auto status = status_at(directory, name, counters);
+        if (!status) {
+            return tl::unexpected(status.error());
         }
-        if (!S_ISLNK(attributes->mode)) {
-            return Listing::NewEntry{std::move(name), {}, *attributes};
+        clocks.note(status->filesystem, status->attributes.changed);
+        if (!S_ISLNK(status->attributes.mode)) {
+            return Listing::NewEntry{std::move(name), {}, status->attributes};
         }
         auto target = readlink_at(directory, name, counters);
         if (target) {
-            return Listing::NewEntry{std::move(name), std::move(*target), *attributes};
+            return Listing::NewEntry{std::move(name), std::move(*target), status->attributes};
         }
         error = target.error();
         if (error != EINVAL) {  // that means: not a link any more
@@ -171,9 +196,10 @@ PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_p
                            PathOpener::Links links)
     : trees_(std::move(trees)),
       memory_(std::move(memory)),
+      mounts_(trees_),
       opener_(mounts_, method, links),
       open_files_(std::make_unique<OpenFiles>()),
-      stater_(std::make_unique<Stater>()) {}
+      stater_(std::make_unique<Stater>(clocks_)) {}
 
 PosixBacking::~PosixBacking() = default;
 
@@ -206,20 +232,25 @@ ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry) {
     return make_object(make_listing(std::move(entries)));
 }
 
+// "No such name" is said only of a directory that is there. A missing one may be this node's trouble.
 ObjectPtr PosixBacking::read_entry(const std::string& path) {
     auto& counters = counters_of(path);
     const auto parent = opener_.open_parent(path, counters);
     if (!parent) {
-        return make_absent_or_error(parent.error());
+        return make_error(parent.error());
     }
     const auto name = std::string(base_name(path));
     if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
         obstacle && !name.empty()) {
         return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
-                                                              : make_absent_or_error(ENOENT);
+                                                              : make_absent();
     }
-    auto entry = entry_at(parent->fd.get(), name, counters);
-    return entry ? make_entry(std::move(*entry)) : make_absent_or_error(entry.error());
+    auto entry = entry_at(parent->fd.get(), name, clocks_, counters);
+    if (!entry) {
+        return entry.error() == ENOENT ? make_absent() : make_error(entry.error());
+    }
+    const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
+    return is_lost ? make_error(ESTALE) : make_entry(std::move(*entry));
 }
 
 ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
@@ -232,6 +263,9 @@ ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
     if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
         obstacle && !name.empty()) {
         return make_error(error_of(obstacle->kind));
+    }
+    if (mounts_.current()->is_lost(join_path(parent->path, name))) {
+        return make_error(ESTALE);
     }
     // There is no llistxattrat(2) before Linux 6.13.
     auto xattrs = all_xattrs("/proc/self/fd/" + std::to_string(parent->fd.get()) + '/' + name, counters);

@@ -7,6 +7,7 @@
 
 #include "cache/backing_counters.hpp"
 #include "cache/extent_memory.hpp"
+#include "cache/filesystem_clock.hpp"
 #include "cache/huge_directories.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/object.hpp"
@@ -24,6 +25,10 @@ class BackingStore {
     virtual ~BackingStore() = default;
 
     // Never fails: an error is an Object.
+    //
+    // An error may be this node's trouble, and so may an empty Listing of any directory or entry: where a
+    // filesystem was not mounted when the daemon started, its mount point is there and empty, and no store
+    // can tell. A second node must find the same before it becomes what all nodes see.
     virtual ObjectPtr read(const ObjectKey& key) = 0;
 
     // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
@@ -32,9 +37,10 @@ class BackingStore {
 };
 
 // POSIX. A file's bytes are checked to be of one Version: its identity is taken before and after the read,
-// and a file that changed meanwhile is read again; what keeps changing is served with no lifetime in the
-// cache, as a reader of the filesystem itself would have seen it. Files of several extents stay open between
-// their extents, so that each is opened once.
+// and a file that changed meanwhile is read again. What keeps changing is served as a reader of the
+// filesystem itself would have seen it, and is not kept. What did not change, but cannot be proven to be of
+// one Version (see FilesystemClocks), is kept for 2 seconds. Listings are checked in the same way. Files of
+// several extents stay open between their extents, so that each is opened once.
 class PosixBacking final : public BackingStore {
   public:
     // Operations within `trees` are counted apart from those outside.
@@ -56,8 +62,12 @@ class PosixBacking final : public BackingStore {
     ObjectPtr list_entries(const DirectoryNames& names, int directory, BackingCounters& counters);
     std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> list_names(DirectoryNames names, int directory,
                                                                     BackingCounters& counters);
+    std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
     HugeDirectories::Found list_directory(const std::string& path);
     HugeDirectories::Found find_names(const ObjectKey& key);
+    ObjectPtr read_listing(const std::string& path);
+    ObjectPtr read_piece(const ObjectKey& key);
+    ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_listing(const std::string& path);
     ObjectPtr read_piece(const ObjectKey& key);
     ObjectPtr read_batch(const ObjectKey& key);
@@ -71,6 +81,7 @@ class PosixBacking final : public BackingStore {
     PathOpener opener_;
     BackingCounters within_trees_;
     BackingCounters outside_trees_;
+    FilesystemClocks clocks_;
     std::unique_ptr<OpenFiles> open_files_;
     HugeDirectories huge_directories_;
     std::unique_ptr<Stater> stater_;

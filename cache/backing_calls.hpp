@@ -1,9 +1,11 @@
 // The counted system calls that PosixBacking is made of. Internal to cache/backing*.cpp.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "cache/backing_counters.hpp"
+#include "cache/filesystem_clock.hpp"
 #include "cache/object.hpp"
 #include "cache/path_opener.hpp"
 
@@ -15,13 +17,23 @@ inline constexpr int read_attempts_max = 3;
 // Of `name` in an open directory, never following a link; of the open file itself where `name` is empty.
 SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters);
 
-// Of an open file or directory, once a change that another one could follow unseen is old enough to tell them
-// apart: it waits at most some 20 ms for that. What changes all the time is not settled even so.
-SystemResult<Attributes> settled_stat(int file, BackingCounters& counters);
-bool is_settled(const Attributes& attributes);
+// How long one read may wait for files to settle: a reader thread is not to be held for seconds. Longer than
+// any Verdict's wait.
+inline constexpr std::chrono::milliseconds patience_max{1100};
+
+// Of an open file or directory. If it changed a moment ago, this waits until it must have settled and looks
+// again. Takes the wait from `patience`, and all of it if it is not enough. What changes all the time is
+// recent even so.
+struct Seen {
+    Attributes attributes;
+    Rest rest = Rest::recent;
+};
+SystemResult<Seen> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
+                                BackingCounters& counters);
 
 // As stat_at, with the link's target.
-SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, BackingCounters& counters);
+SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
+                                         BackingCounters& counters);
 
 // What stands for a Copper mount in a Listing: asking the mount itself could mean asking this daemon.
 Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode);

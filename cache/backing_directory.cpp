@@ -149,9 +149,18 @@ std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> PosixBacking::list_names(Di
     return {std::move(object), std::move(huge)};
 }
 
+// The attributes of a name whose mount is gone are those of another directory.
+std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::string& directory) {
+    return mounts_.current()->has_lost_in(directory) ? std::optional(unproven_lifetime) : std::nullopt;
+}
+
 HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
     using Found = HugeDirectories::Found;
     const auto failed = [](int error) { return Found{.object = make_error(error), .huge = nullptr}; };
+    const auto with_lifetime = [](const ObjectPtr& object,
+                                  std::optional<std::chrono::milliseconds> lifetime) {
+        return lifetime && !object->error() ? make_object(object->content, lifetime) : object;
+    };
     auto& counters = counters_of(path);
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
     if (!opened) {
@@ -164,12 +173,13 @@ HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
     }
     const int fd = ::dirfd(directory->get());
     Found found;
+    std::chrono::milliseconds patience = patience_max;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto before = settled_stat(fd, counters);
+        const auto before = settled_stat(fd, clocks_, patience, counters);
         if (!before) {
             return failed(before.error());
         }
-        if (auto current = huge_directories_.find(path, version_of(*before)); current != nullptr) {
+        if (auto current = huge_directories_.find(path, version_of(before->attributes)); current != nullptr) {
             return {.object = make_object(current->index), .huge = std::move(current)};
         }
         auto names = read_names(directory->get(), *opened, counters);
@@ -184,17 +194,18 @@ HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
         if (after->links == 0) {
             return failed(ENOENT);  // removed meanwhile, so it reads as empty
         }
-        const bool is_one_version = is_settled(*before) && version_of(*before) == version_of(*after);
-        if (is_one_version && huge != nullptr) {
-            huge->listed = version_of(*after);
+        const bool is_unchanged = version_of(before->attributes) == version_of(*after);
+        if (is_unchanged && before->rest == Rest::settled) {
+            if (huge != nullptr) {
+                huge->listed = version_of(*after);
+            }
+            return {.object = with_lifetime(object, lifetime_in(opened->path)), .huge = std::move(huge)};
         }
-        found = {.object = std::move(object), .huge = std::move(huge)};
-        if (is_one_version) {
-            break;
+        // Not for ever: a name that moved while it was read may be in it twice, or not at all.
+        found = {.object = with_lifetime(object, unproven_lifetime), .huge = std::move(huge)};
+        if ((is_unchanged && before->rest == Rest::unproven) || patience.count() == 0) {
+            break;  // to read it again now would prove no more
         }
-        // If it changes all the time, what was found last is the snapshot. A Listing with a short life would
-        // not do: the offsets that a program is given while it lists a directory are positions in one
-        // Listing.
     }
     return found;
 }
@@ -243,7 +254,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
             entry = tl::unexpected(ENOENT);
         }
     }
-    return make_object(make_listing(std::move(entries)));
+    return make_object(make_listing(std::move(entries)), lifetime_in(opened->path));
 }
 
 }  // namespace copper

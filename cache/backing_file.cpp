@@ -37,20 +37,20 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
 
 struct Reading {
     Extent extent;
-    bool is_one_version;
+    Rest rest;  // recent: perhaps of several Versions
 };
 
-SystemResult<Reading> read_once(int file, std::uint32_t index, ExtentMemory& memory,
-                                BackingCounters& counters) {
-    const auto before = settled_stat(file, counters);
-    if (!before) {
-        return tl::unexpected(before.error());
+SystemResult<Reading> read_once(int file, const SystemResult<Seen>& seen, std::uint32_t index,
+                                ExtentMemory& memory, BackingCounters& counters) {
+    if (!seen) {
+        return tl::unexpected(seen.error());
     }
-    if (!S_ISREG(before->mode)) {
-        return tl::unexpected(S_ISDIR(before->mode) ? EISDIR : EINVAL);
+    const Attributes& before = seen->attributes;
+    if (!S_ISREG(before.mode)) {
+        return tl::unexpected(S_ISDIR(before.mode) ? EISDIR : EINVAL);
     }
     const auto offset = index * extent_bytes;
-    const auto size = std::min(extent_bytes, before->size - std::min(before->size, offset));
+    const auto size = std::min(extent_bytes, before.size - std::min(before.size, offset));
     auto blob = read_bytes(file, offset, static_cast<std::size_t>(size), memory, counters);
     if (!blob) {
         return tl::unexpected(blob.error());
@@ -59,18 +59,17 @@ SystemResult<Reading> read_once(int file, std::uint32_t index, ExtentMemory& mem
     if (!after) {
         return tl::unexpected(after.error());
     }
-    const bool is_one_version =
-        version_of(*before) == version_of(*after) && blob->size == size && is_settled(*before);
+    const bool is_unchanged = version_of(before) == version_of(*after) && blob->size == size;
     return Reading{.extent = {.attributes = *after, .blob = std::move(*blob)},
-                   .is_one_version = is_one_version};
+                   .rest = is_unchanged ? seen->rest : Rest::recent};
 }
 
 // How long what was read may be kept: a Version in the making not at all. Another one than the key's, in a
 // file of several extents, only until those who ask now have it, for the wanted one may be found again in
 // another opening of the file; a small file is whole, whichever Version it is.
 std::optional<std::chrono::milliseconds> lifetime_of(const Reading& reading, const ObjectKey& key) {
-    if (!reading.is_one_version) {
-        return std::chrono::milliseconds(0);
+    if (reading.rest != Rest::settled) {
+        return reading.rest == Rest::recent ? std::chrono::milliseconds(0) : unproven_lifetime;
     }
     const Attributes& attributes = reading.extent.attributes;
     const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(attributes));
@@ -89,12 +88,15 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         });
     };
     ObjectPtr object;
+    std::chrono::milliseconds patience = patience_max;
     for (int attempt = 1; attempt <= read_attempts_max; ++attempt) {
         const auto file = open_files_->get(key.path, open);
         if (!file) {
             return make_error(file.error());
         }
-        auto reading = read_once((*file)->fd.get(), key.index, *memory_, counters);
+        const int fd = (*file)->fd.get();
+        const auto seen = settled_stat(fd, clocks_, patience, counters);
+        auto reading = read_once(fd, seen, key.index, *memory_, counters);
         if (!reading) {
             open_files_->close(key.path, **file);
             object = make_error(reading.error());
@@ -104,13 +106,14 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
             }
             continue;
         }
-        if (reading->is_one_version || attempt == read_attempts_max) {
+        const bool is_last =
+            reading->rest != Rest::recent || patience.count() == 0 || attempt == read_attempts_max;
+        if (is_last) {
             open_files_->mark_read(key.path, **file, key.index, extents_of(reading->extent.attributes.size));
         }
-        const bool again = !reading->is_one_version;
         const auto lifetime = lifetime_of(*reading, key);
         object = make_object(std::move(reading->extent), lifetime);
-        if (!again) {
+        if (is_last) {
             return object;
         }
     }
@@ -120,6 +123,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
 void PosixBacking::forget(std::string_view path) {
     open_files_->forget(path);
     huge_directories_.forget(path);
+    mounts_.forget(path);
 }
 
 }  // namespace copper

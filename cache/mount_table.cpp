@@ -97,14 +97,22 @@ std::string read_all(int fd) {
     return text;
 }
 
+// Whether opening `path` lets an automounter mount it again.
+bool is_automounted(std::string_view path, const std::vector<Mount>& mounts) {
+    const Mount* innermost = nullptr;
+    for (const auto& mount : mounts) {
+        const bool is_nearer =
+            innermost == nullptr || mount.point.size() >= innermost->point.size();  // later ones are on top
+        if (is_within(path, mount.point) && is_nearer) {
+            innermost = &mount;
+        }
+    }
+    return innermost != nullptr && innermost->type == "autofs";
+}
+
 bool changed_since_last_asked(int mountinfo) {
     pollfd poll{.fd = mountinfo, .events = POLLPRI, .revents = 0};
     return retry_eintr([&] { return ::poll(&poll, 1, 0); }) > 0 && (poll.revents & (POLLPRI | POLLERR)) != 0;
-}
-
-std::shared_ptr<const MountMap> read_map(int mountinfo) {
-    ::lseek(mountinfo, 0, SEEK_SET);
-    return std::make_shared<const MountMap>(parse_mounts(read_all(mountinfo)));
 }
 
 }  // namespace
@@ -124,7 +132,7 @@ std::vector<Mount> read_mounts() {
     return mountinfo ? parse_mounts(read_all(mountinfo.get())) : std::vector<Mount>();
 }
 
-MountMap::MountMap(const std::vector<Mount>& mounts) {
+MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lost) : lost_(std::move(lost)) {
     std::unordered_set<std::int64_t> ids;
     for (const auto& mount : mounts) {
         ids.insert(mount.id);
@@ -179,23 +187,72 @@ std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::
     return found != obstacles_.end() ? found->second : std::vector<std::pair<std::string, Walk>>();
 }
 
-MountTable::MountTable() {
+bool MountMap::is_lost(std::string_view path) const {
+    return std::any_of(lost_.begin(), lost_.end(),
+                       [path](const std::string& point) { return is_within(path, point); });
+}
+
+bool MountMap::has_lost_in(std::string_view directory) const {
+    return std::any_of(lost_.begin(), lost_.end(),
+                       [directory](const std::string& point) { return parent_path(point) == directory; });
+}
+
+MountTable::MountTable(Trees trees) : trees_(std::move(trees)) {
     auto state = state_.lock();
     state->mountinfo = UniqueFd(::open(mountinfo_path, O_RDONLY | O_CLOEXEC));
-    state->map =
-        state->mountinfo ? read_map(state->mountinfo.get()) : std::make_shared<const MountMap>(read_mounts());
+    read(*state);
+}
+
+void MountTable::read(State& state) const {
+    if (state.mountinfo) {
+        ::lseek(state.mountinfo.get(), 0, SEEK_SET);
+        state.mounts = parse_mounts(read_all(state.mountinfo.get()));
+    }
+    take(state);
+}
+
+// Makes the map of the mounts, and of those that were remembered and are not among them.
+void MountTable::take(State& state) const {
+    std::set<std::string_view> points;
+    for (const auto& mount : state.mounts) {
+        points.insert(mount.point);
+        const bool concerns_trees =
+            trees_.contains(mount.point) ||
+            std::any_of(trees_.roots().begin(), trees_.roots().end(),
+                        [&](const std::string& root) { return is_within(root, mount.point); });
+        if (concerns_trees && kind_of(mount) == Walk::allowed && state.remembered.size() < remembered_max) {
+            state.remembered.insert(mount.point);
+        }
+    }
+    std::vector<std::string> lost;
+    std::copy_if(state.remembered.begin(), state.remembered.end(), std::back_inserter(lost),
+                 [&](const std::string& point) {
+                     return points.count(point) == 0 && !is_automounted(point, state.mounts);
+                 });
+    state.map = std::make_shared<const MountMap>(state.mounts, std::move(lost));
+}
+
+void MountTable::follow(State& state) const {
+    // A table that changes while it is read may be read in halves; it is flagged again then.
+    constexpr int attempts_max = 8;
+    for (int attempt = 0;
+         attempt < attempts_max && state.mountinfo && changed_since_last_asked(state.mountinfo.get());
+         ++attempt) {
+        read(state);
+    }
 }
 
 std::shared_ptr<const MountMap> MountTable::current() {
-    // A table that changes while it is read may be read in halves; it is flagged again then.
-    constexpr int attempts_max = 8;
     auto state = state_.lock();
-    for (int attempt = 0;
-         attempt < attempts_max && state->mountinfo && changed_since_last_asked(state->mountinfo.get());
-         ++attempt) {
-        state->map = read_map(state->mountinfo.get());
-    }
+    follow(*state);
     return state->map;
+}
+
+void MountTable::forget(std::string_view path) {
+    auto state = state_.lock();
+    follow(*state);
+    std::erase_if(state->remembered, [path](const std::string& point) { return is_within(point, path); });
+    take(*state);
 }
 
 MountTable::Walk MountTable::walk(std::string_view path) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cache/guarded.hpp"
+#include "cache/trees.hpp"
 #include "cache/unique_fd.hpp"
 
 namespace copper {
@@ -43,7 +45,8 @@ class MountMap {
         std::string point;
     };
 
-    explicit MountMap(const std::vector<Mount>& mounts);
+    // `lost`: the points of mounts that were there before.
+    explicit MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lost = {});
 
     // The first mount on the way to `path` that must not be entered. A mount that another one hides is no
     // obstacle.
@@ -51,6 +54,11 @@ class MountMap {
 
     // The names in `directory` that are obstacles themselves.
     std::vector<std::pair<std::string, Walk>> obstacles_in(std::string_view directory) const;
+
+    // Whether a mount that held `path` is gone. What is found there now is another directory.
+    bool is_lost(std::string_view path) const;
+    // Whether a mount on a name in `directory` is gone.
+    bool has_lost_in(std::string_view directory) const;
 
   private:
     struct Node {
@@ -66,13 +74,18 @@ class MountMap {
 
     ByPath<std::vector<Node>> points_;
     ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory they stand in
+    std::vector<std::string> lost_;
 };
 
 // Thread-safe. Follows changes of the mount table: the kernel flags them on the open file (poll with
-// POLLPRI), so an unchanged table is parsed once.
+// POLLPRI), so an unchanged table is parsed once. Remembers the mounts within `trees` and those that hold
+// them: if one of them goes, an empty directory comes to light in its place, which must not be taken for what
+// was mounted there. (Not so where an automounter has unmounted what was idle: it mounts it again.)
 class MountTable {
   public:
-    MountTable();
+    static constexpr std::size_t remembered_max = 1024;
+
+    explicit MountTable(Trees trees = Trees({}));
 
     using Walk = MountMap::Walk;
     // What stands in the way of reading `path`: it lies in a Copper mount (this daemon's or another's), or in
@@ -81,11 +94,21 @@ class MountTable {
 
     std::shared_ptr<const MountMap> current();
 
+    // What is mounted at `path` and below, and no more than that, is remembered from now on.
+    void forget(std::string_view path);
+
   private:
     struct State {
         UniqueFd mountinfo;
+        std::vector<Mount> mounts;
+        std::set<std::string, std::less<>> remembered;  // points
         std::shared_ptr<const MountMap> map;
     };
+    void read(State& state) const;
+    void take(State& state) const;
+    void follow(State& state) const;
+
+    const Trees trees_;
     Guarded<State> state_;
 };
 

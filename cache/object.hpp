@@ -203,6 +203,9 @@ constexpr std::size_t allocated_bytes(std::size_t bytes) {
 using ObjectPtr = std::shared_ptr<const Object>;
 
 inline constexpr std::chrono::milliseconds error_lifetime{1000};
+// Of what was read and is not known to be of one Version, or of the right directory. Then the next reading
+// finds it settled, unless it changes all the time.
+inline constexpr std::chrono::milliseconds unproven_lifetime{2000};
 
 ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
 ObjectPtr make_error(std::errc error);

@@ -93,9 +93,27 @@ PathOpener::Method PathOpener::detect() {
     return open_without_links("/", O_PATH | O_CLOEXEC) ? Method::openat2 : Method::resolve_first;
 }
 
+// What was opened is what the mount table says if the table did not change meanwhile. Opening may change it:
+// an automounter mounts again what was idle.
 SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& path, int flags,
                                                            BackingCounters& counters) {
-    auto mounts = mounts_.current();
+    constexpr int attempts_max = 3;
+    for (int attempt = 1;; ++attempt) {
+        auto mounts = mounts_.current();
+        auto opened = open_once(path, flags, mounts, counters);
+        const auto mounts_now = mounts_.current();
+        if (mounts_now == mounts || attempt == attempts_max) {
+            if (mounts_now->is_lost(opened ? opened->path : path)) {
+                return tl::unexpected(ESTALE);
+            }
+            return opened;
+        }
+    }
+}
+
+SystemResult<PathOpener::Opened> PathOpener::open_once(const std::string& path, int flags,
+                                                       std::shared_ptr<const MountMap> mounts,
+                                                       BackingCounters& counters) {
     if (const auto obstacle = mounts->obstacle(path)) {
         return tl::unexpected(error_of(obstacle->kind));
     }

@@ -43,7 +43,8 @@ class PathOpener {
         std::shared_ptr<const MountMap> mounts;  // by which it was checked
     };
     // `flags` as for open(2); O_CLOEXEC is added. The last component is not followed. Only path resolution's
-    // own calls are counted. Fails with ELOOP in a Copper mount and with ENOENT in a kernel filesystem.
+    // own calls are counted. Fails with ELOOP in a Copper mount, with ENOENT in a kernel filesystem, and with
+    // ESTALE where a mount that held `path` is gone.
     SystemResult<Opened> open(const std::string& path, int flags, BackingCounters& counters);
 
     // The directory that `path` lies in (for the root, the root), as a place to start from (O_PATH).
@@ -56,6 +57,8 @@ class PathOpener {
 
   private:
     SystemResult<Opened> open_resolved(const std::string& path, int flags, BackingCounters& counters);
+    SystemResult<Opened> open_once(const std::string& path, int flags, std::shared_ptr<const MountMap> mounts,
+                                   BackingCounters& counters);
 
     MountTable& mounts_;
     const Method method_;

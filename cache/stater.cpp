@@ -56,7 +56,7 @@ std::vector<SystemResult<Listing::NewEntry>> Stater::stat(int directory,
         for (auto i = block * stats_per_block; i < end; ++i) {
             const auto& name = names[i];
             entries[i] = name.is_copper_mount ? copper_mount_entry(name.text, name.inode)
-                                              : entry_at(directory, name.text, counters);
+                                              : entry_at(directory, name.text, clocks_, counters);
         }
     });
     // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower.

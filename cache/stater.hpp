@@ -25,6 +25,9 @@ struct DirectoryName {
 // directory.
 class Stater {
   public:
+    // `clocks` must outlive this.
+    explicit Stater(FilesystemClocks& clocks) : clocks_(clocks) {}
+
     // The entry of each name, or why there is none, in the order of `names`.
     std::vector<SystemResult<Listing::NewEntry>> stat(int directory, const std::vector<DirectoryName>& names,
                                                       BackingCounters& counters);
@@ -34,6 +37,7 @@ class Stater {
 
     ReaderPool& pool();
 
+    FilesystemClocks& clocks_;
     std::once_flag pool_made_;
     std::unique_ptr<ReaderPool> pool_;
 };

@@ -2,36 +2,128 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "cache/guarded.hpp"
 #include "cache/path.hpp"
 
 namespace copper {
 namespace {
 
-constexpr int levels = 2;
-constexpr std::size_t directories_max = 256;  // of one directory
+// Of directories that a program may come to. Those beyond are not fetched ahead.
+constexpr std::size_t candidates_max = 4096;
 
-void fetch_level(Cache& cache, const std::string& directory, const Listing& listing, int levels_left) {
-    std::size_t directories_left = directories_max;
-    for (std::size_t i = 0; i < listing.size() && directories_left > 0; ++i) {
-        const Listing::Entry entry = listing.at(i);
-        if (!S_ISDIR(entry.attributes.mode)) {
-            continue;
-        }
-        --directories_left;
-        const std::string below = join_path(directory, entry.name);
-        cache.get({.kind = ObjectKind::listing, .path = below},
-                  [&cache, below, levels_left](const ObjectPtr& object) {
-                      if (levels_left > 1 && object->listing() != nullptr) {
-                          fetch_level(cache, below, *object->listing(), levels_left - 1);
-                      }
-                  });
+// The order in which a program comes to directories: what is in one comes before the next one beside it.
+struct WalkOrder {
+    bool operator()(const std::string& a, const std::string& b) const {
+        return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char one, char other) {
+            return rank_of(one) < rank_of(other);
+        });
     }
-}
+    static int rank_of(char c) { return c == '/' ? 0 : static_cast<unsigned char>(c) + 1; }
+};
+using Paths = std::set<std::string, WalkOrder>;
 
 }  // namespace
 
-void fetch_below(Cache& cache, const std::string& directory, const Listing& listing) {
-    fetch_level(cache, directory, listing, levels);
+struct Walk::State : std::enable_shared_from_this<State> {
+    struct Plan {
+        Paths ahead;       // fetched, and not listed by a program yet
+        Paths candidates;  // to be fetched when there is room
+        std::size_t window = 0;
+        std::string place;  // what was listed last
+    };
+
+    explicit State(Cache& its_cache) : cache(its_cache) {}
+
+    static void add_candidates(Plan& plan, const std::string& directory, const Listing& listing) {
+        for (std::size_t i = 0; i < listing.size() && plan.candidates.size() < candidates_max; ++i) {
+            const Listing::Entry entry = listing.at(i);
+            if (S_ISDIR(entry.attributes.mode)) {
+                plan.candidates.insert(join_path(directory, entry.name));
+            }
+        }
+    }
+
+    // What there is room for, nearest first.
+    static std::vector<std::string> next(Plan& plan) {
+        std::vector<std::string> chosen;
+        while (plan.ahead.size() < plan.window && !plan.candidates.empty()) {
+            auto nearest = plan.candidates.upper_bound(plan.place);
+            if (nearest == plan.candidates.end()) {
+                nearest = plan.candidates.begin();
+            }
+            chosen.push_back(*nearest);
+            plan.ahead.insert(plan.candidates.extract(nearest));
+        }
+        return chosen;
+    }
+
+    void fetch(const std::vector<std::string>& paths) {
+        for (const auto& path : paths) {
+            cache.get({.kind = ObjectKind::listing, .path = path},
+                      [state = shared_from_this(), path](const ObjectPtr& object) {
+                          state->arrived(path, object);
+                      });
+        }
+    }
+
+    void arrived(const std::string& path, const ObjectPtr& object) {
+        if (object->listing() == nullptr || directories_in_a_row == 0) {
+            return;
+        }
+        std::vector<std::string> paths;
+        {
+            auto locked = plan.lock();
+            if (locked->window == 0) {
+                return;
+            }
+            add_candidates(*locked, path, *object->listing());
+            paths = next(*locked);
+        }
+        fetch(paths);
+    }
+
+    Cache& cache;
+    std::atomic<std::uint32_t> directories_in_a_row = 0;  // since a file was read
+    Guarded<Plan> plan;
+};
+
+Walk::Walk(Cache& cache) : state_(std::make_shared<State>(cache)) {}
+
+Walk::~Walk() = default;
+
+void Walk::file_read() {
+    if (state_->directories_in_a_row.load(std::memory_order_relaxed) != 0) {
+        state_->directories_in_a_row = 0;
+    }
+}
+
+void Walk::listed(const std::string& directory, const ObjectPtr& listing) {
+    const std::uint32_t in_a_row = ++state_->directories_in_a_row;
+    if (listing->listing() == nullptr) {
+        return;
+    }
+    std::vector<std::string> paths;
+    {
+        auto plan = state_->plan.lock();
+        if (in_a_row == 1) {
+            *plan = {};
+        }
+        if (plan->ahead.erase(directory) != 0) {
+            plan->window = std::min(plan->window + 1, window_max);
+        } else if (plan->candidates.erase(directory) != 0) {
+            plan->window = in_a_row > noticed_after ? std::max(plan->window, window_min) : 0;
+        } else {
+            *plan = {};  // it came from elsewhere: what was fetched may not be wanted
+        }
+        plan->place = directory;
+        State::add_candidates(*plan, directory, *listing->listing());
+        paths = State::next(*plan);
+    }
+    state_->fetch(paths);
 }
 
 }  // namespace copper

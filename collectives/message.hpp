@@ -47,7 +47,7 @@ inline constexpr std::uint32_t incarnation_max = 1U << 30;
 
 // What a reader met when it tried to read an object, if that may be the fault of its own mount.
 struct Finding {
-    static constexpr int empty = 0;  // a directory without entries: perhaps nothing is mounted there
+    static constexpr int empty = 0;  // no such name, or none at all: perhaps nothing is mounted there
 
     Rank reader;
     int error = empty;  // an errno value; ETIMEDOUT: the read takes too long

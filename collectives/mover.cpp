@@ -22,10 +22,9 @@ bool is_perhaps_trouble_of_one_node(int error) {
 }
 
 // Nothing if the object is beyond doubt.
-std::optional<int> doubt_of(const ObjectKey& key, const Object& object) {
+std::optional<int> doubt_of(const Object& object) {
     if (const Listing* listing = object.listing()) {
-        const bool is_empty = key.kind == ObjectKind::listing && listing->size() == 0;
-        return is_empty ? std::optional(Finding::empty) : std::nullopt;
+        return listing->size() == 0 ? std::optional(Finding::empty) : std::nullopt;
     }
     const int error = object.error().value();
     return is_perhaps_trouble_of_one_node(error) ? std::optional(error) : std::nullopt;
@@ -288,7 +287,7 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     const bool is_held = effects_.find(key) != nullptr;
     counters_.duplicates += is_held ? 1 : 0;
     if (const Wait* wait = waiting_.find(key)) {
-        judge_own_finding(key, *wait, *publication.object);
+        judge_own_finding(*wait, *publication.object);
     }
     std::vector<Rank> askers = waiting_.settle(key);
     std::erase(askers, from);  // whatever it asked, it has it now
@@ -300,8 +299,8 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
 }
 
 // Another reader was able to read what this one was not.
-void Mover::judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object) {
-    if (own_finding(wait) == nullptr || doubt_of(key, object)) {
+void Mover::judge_own_finding(const Wait& wait, const Object& object) {
+    if (own_finding(wait) == nullptr || doubt_of(object)) {
         return;
     }
     back_in_office_ = now_ + options_.resigned_for;
@@ -324,14 +323,14 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint n
         return;
     }
     const std::vector<Rank> askers = waiting_.settle(key);
-    if (!doubt_of(key, *object)) {
+    if (!doubt_of(*object)) {
         spreading_.answer(key, object, askers);
     }
     effects_.deliver(key, object);
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {
-    const auto doubt = doubt_of(key, *object);
+    const auto doubt = doubt_of(*object);
     const bool is_agreed =
         doubt && std::any_of(wait.findings.begin(), wait.findings.end(), [&](const Finding& finding) {
             return finding.error == *doubt && finding.reader != membership_.self();

@@ -117,7 +117,7 @@ class Mover {
     bool pass_on(const ObjectKey& key, Wait& wait, int error);
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
     void publish(const ObjectKey& key, const ObjectPtr& object);
-    void judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object);
+    void judge_own_finding(const Wait& wait, const Object& object);
     void tell_working(std::span<const Rank> to, const ObjectKey& key);
     void on_due(const Waiting::Due& due);
     void on_due(const Reading::Due& due);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cache/pieces.hpp"
-#include "cache/walk.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/operations.hpp"
 
@@ -73,10 +72,6 @@ std::uint64_t position_of(std::uint64_t offset) {
 // Pieces of names that are fetched ahead of a program that lists a huge directory.
 constexpr std::uint32_t pieces_ahead = 2;
 
-// A program that lists so many directories and reads no file (find, ls -R, du) is going through a tree. An
-// import reads files in between, and must not make the reader list what it does not need.
-constexpr std::uint32_t walk_noticed_after = 8;
-
 struct stat type_and_number(std::uint64_t inode, std::uint32_t mode) {
     struct stat st {};
     st.st_ino = inode;
@@ -94,10 +89,7 @@ std::uint64_t Operations::DirectoryRequest::entries_passed() const {
 // `entries` are those of the directory from the `first` one on.
 void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& request,
                                 const Object& directory, const Listing& entries, std::uint64_t first) {
-    const auto& [node, range, path, walks, attempts] = request;
-    if (walks) {
-        fetch_below(cache_, path, entries);
-    }
+    const auto& [node, range, path, attempts] = request;
     EntryBuffer buffer(range.bytes_max, range.entries);
     const std::uint64_t tag = tag_of(directory);
     std::uint64_t at = position_of(range.offset);
@@ -195,17 +187,17 @@ void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
         return;
     }
     counters_.hot_paths.count(*path, {});
-    const bool begins = range.offset == 0;
-    const bool walks =
-        begins && ++directories_in_a_row_ > walk_noticed_after && options_.trees.contains(*path);
+    const bool begins = range.offset == 0 && options_.trees.contains(*path);
     cache_.get(
         {.kind = ObjectKind::listing, .path = *path},
-        answering(
-            std::move(reply),
-            [this, request = DirectoryRequest{.node = node, .range = range, .path = *path, .walks = walks}](
-                const ReplyPtr& answer, const ObjectPtr& object) {
-                answer_directory(answer, request, object);
-            }));
+        answering(std::move(reply),
+                  [this, begins, request = DirectoryRequest{.node = node, .range = range, .path = *path}](
+                      const ReplyPtr& answer, const ObjectPtr& object) {
+                      if (begins) {
+                          walk_.listed(request.path, object);
+                      }
+                      answer_directory(answer, request, object);
+                  }));
 }
 
 }  // namespace copper

@@ -182,7 +182,7 @@ void Operations::supersede(const ReplyPtr& reply, NodeId node, const Attributes&
 
 void Operations::read(ReplyPtr reply, NodeId node, FileRange range) {
     ++counters_.read;
-    directories_in_a_row_ = 0;
+    walk_.file_read();
     begin_read(reply, node, range, {});
 }
 

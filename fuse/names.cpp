@@ -51,7 +51,8 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       cache_(cache),
       counters_(counters),
       notices_(std::move(notices)),
-      inodes_(options_.root, inodes) {}
+      inodes_(options_.root, inodes),
+      walk_(cache_) {}
 
 std::string Operations::target_told(const Listing::Entry& entry) const {
     const bool rewritten = options_.symlinks == SymlinkPolicy::rewrite && entry.leads_into_trees &&

@@ -12,6 +12,7 @@
 #include "cache/cache.hpp"
 #include "cache/extent_memory.hpp"
 #include "cache/resolve.hpp"
+#include "cache/walk.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/passthrough.hpp"
@@ -93,8 +94,7 @@ class Operations {
         NodeId node = 0;
         DirectoryRange range;
         std::string path;
-        bool walks = false;  // the program goes through a tree
-        int attempts = 2;    // to begin anew with names that the directory has by now
+        int attempts = 2;  // to begin anew with names that the directory has by now
 
         std::uint64_t entries_passed() const;
     };
@@ -115,8 +115,7 @@ class Operations {
     InodeTable inodes_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // while it is replied
-    // Directories that programs began to list since a program last read a file.
-    std::atomic<std::uint32_t> directories_in_a_row_ = 0;
+    Walk walk_;
 };
 
 struct stat to_stat(const Attributes& attributes);

@@ -26,7 +26,8 @@ class Seeds {
 
     void add(const std::string& fuzzer, std::string_view bytes) {
         std::filesystem::create_directories(directory_ / fuzzer);
-        std::ofstream file(directory_ / fuzzer / ("seed-" + std::to_string(++counts_[fuzzer])), std::ios::binary);
+        std::ofstream file(directory_ / fuzzer / ("seed-" + std::to_string(++counts_[fuzzer])),
+                           std::ios::binary);
         file << bytes;
         must(file.good(), "a seed can be written");
     }

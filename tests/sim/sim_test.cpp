@@ -2,6 +2,7 @@
 // alone.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <set>
 
@@ -198,10 +199,13 @@ TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {
 // A node on which the filesystem is missing, stale or broken reads for nobody: no operation fails, and no
 // node reads out of turn.
 TEST(Simulation, ABrokenMountHarmsNobody) {
+    constexpr std::array troubles = {Trouble::never_mounted, Trouble::unmounted, Trouble::submount_unmounted,
+                                     Trouble::stale, Trouble::io_error};
     for (const std::uint64_t seed : seeds(50)) {
         Scenario scenario = random_scenario(seed, Faults::none);
         scenario.nodes = std::min(scenario.nodes, 100U) + 2;
         scenario.broken_mounts = 1;
+        scenario.trouble = troubles.at(seed % troubles.size());
         SCOPED_TRACE(replay(scenario));
         const Report report = Simulation(scenario).run();
         expect_right(report);

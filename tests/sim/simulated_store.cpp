@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 
 #include "cache/codec.hpp"
@@ -38,7 +39,14 @@ std::uint64_t SimulatedStore::version(const std::string& path) const {
     return entry == versions_.end() ? 0 : entry->second;
 }
 
-bool SimulatedStore::exists(const std::string& path) const {
+bool SimulatedStore::is_directory(const std::string& path) const {
+    return path == root() || parent_path(path) == root();
+}
+
+bool SimulatedStore::exists(const std::string& path, const std::optional<std::string>& hidden) const {
+    if (hidden && path != *hidden && is_within(path, *hidden)) {
+        return false;
+    }
     if (path == root()) {
         return true;
     }
@@ -72,15 +80,16 @@ Attributes SimulatedStore::attributes(const std::string& path) const {
     return attributes;
 }
 
-ObjectPtr SimulatedStore::list(const std::string& path) const {
+std::vector<Listing::NewEntry> SimulatedStore::entries_of(const std::string& path,
+                                                          const std::optional<std::string>& hidden) const {
     std::vector<Listing::NewEntry> entries;
     const bool is_root = path == root();
     const std::uint32_t count = is_root ? shape_.directories : shape_.files_per_directory;
-    for (std::uint32_t i = 0; i < count; ++i) {
+    for (std::uint32_t i = 0; i < count && hidden != path; ++i) {
         const std::string name = is_root ? std::string(base_name(directory(i))) : file_name(i);
         entries.push_back({.name = name, .target = {}, .attributes = attributes(join_path(path, name))});
     }
-    return make_object(Listing(std::move(entries), Listing::Detail::attributes));
+    return entries;
 }
 
 // From the `first` of the huge directory on.
@@ -117,23 +126,96 @@ ObjectPtr SimulatedStore::read_huge(const ObjectKey& key) const {
                        key.kind == ObjectKind::names ? std::optional(error_lifetime) : std::nullopt);
 }
 
-ObjectPtr SimulatedStore::read(const ObjectKey& key) const {
-    if (key.path == huge_directory() && key.kind != ObjectKind::entry && shape_.huge_entries != 0) {
+int SimulatedStore::error_of(const std::string& path, const std::optional<std::string>& hidden) const {
+    if (exists(path, hidden)) {
+        return 0;
+    }
+    for (std::string above = path; above != root() && above != "/";) {
+        above = std::string(parent_path(above));
+        if (exists(above, hidden)) {
+            return is_directory(above) ? ENOENT : ENOTDIR;
+        }
+    }
+    return ENOENT;
+}
+
+ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
+    const bool is_huge =
+        key.path == huge_directory() && key.kind != ObjectKind::entry && shape_.huge_entries != 0;
+    if (is_huge && trouble == Trouble::none) {
         return read_huge(key);
     }
-    if (!exists(key.path)) {
-        return key.kind == ObjectKind::entry ? make_object(Listing({}, Listing::Detail::attributes))
-                                             : make_error(std::errc::no_such_file_or_directory);
+    const bool is_of_submount =
+        trouble == Trouble::submount_never_mounted || trouble == Trouble::submount_unmounted;
+    const std::string point = is_of_submount ? directory(0) : root();
+    switch (trouble) {
+        case Trouble::none:
+            return read_without(key, std::nullopt);
+        case Trouble::never_mounted:
+        case Trouble::submount_never_mounted:
+            return read_without(key, point);
+        case Trouble::unmounted:
+        case Trouble::submount_unmounted: {
+            if (is_within(key.path, point)) {
+                return make_error(ESTALE);
+            }
+            const ObjectPtr object = read_without(key, std::nullopt);
+            const bool names_it = key.path == parent_path(point) && !object->error() &&
+                                  key.kind != ObjectKind::entry && key.kind != ObjectKind::xattrs;
+            return names_it ? make_object(object->content, unproven_lifetime) : object;
+        }
+        case Trouble::stale:
+            return make_error(ESTALE);
+        case Trouble::io_error:
+            return make_error(EIO);
     }
-    if (key.kind == ObjectKind::listing) {
-        return list(key.path);
+    return nullptr;
+}
+
+ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional<std::string>& hidden) const {
+    const auto listing = [](std::vector<Listing::NewEntry> entries) {
+        return make_object(Listing(std::move(entries), Listing::Detail::attributes));
+    };
+    const int error = error_of(key.path, hidden);
+    const bool is_of_directory = key.kind == ObjectKind::listing || key.kind == ObjectKind::batch;
+    if (key.kind == ObjectKind::entry && error == ENOENT &&
+        error_of(std::string(parent_path(key.path)), hidden) == 0) {
+        return listing({});
     }
+    if (error != 0) {
+        return make_error(error);
+    }
+    if (is_of_directory != is_directory(key.path) && key.kind != ObjectKind::entry &&
+        key.kind != ObjectKind::xattrs) {
+        return make_error(is_of_directory ? ENOTDIR : EISDIR);
+    }
+    switch (key.kind) {
+        case ObjectKind::listing:
+            return listing(entries_of(key.path, hidden));
+        case ObjectKind::batch: {
+            auto entries = entries_of(key.path, hidden);
+            const auto first = std::min(entries.size(), key.index * batch_entries);
+            const auto end = std::min(entries.size(), first + batch_entries);
+            return listing({entries.begin() + static_cast<std::ptrdiff_t>(first),
+                            entries.begin() + static_cast<std::ptrdiff_t>(end)});
+        }
+        case ObjectKind::entry:
+            return listing({{.name = std::string(base_name(key.path)),
+                             .target = {},
+                             .attributes = attributes(key.path)}});
+        case ObjectKind::xattrs:
+            return make_object(Xattrs());
+        case ObjectKind::names:
+            return make_error(EINVAL);  // there is no small directory's Index
+        case ObjectKind::extent:
+        case ObjectKind::own_extent:
+            return read_file(key);
+    }
+    return nullptr;
+}
+
+ObjectPtr SimulatedStore::read_file(const ObjectKey& key) const {
     const Attributes now = attributes(key.path);
-    if (key.kind == ObjectKind::entry) {
-        return make_object(
-            Listing({{.name = std::string(base_name(key.path)), .target = {}, .attributes = now}},
-                    Listing::Detail::attributes));
-    }
     std::vector<std::byte> bytes(bytes_in_extent(now, key.index));
     const std::uint64_t seed = content_seed(key.path, now);
     for (std::uint64_t i = 0; i < bytes.size(); ++i) {

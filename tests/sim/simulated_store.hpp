@@ -1,5 +1,6 @@
 // A backing filesystem made of arithmetic: which names exist and what every byte is follows from the path and
-// the file's version alone.
+// the file's version alone. It answers as PosixBacking does, in trouble too: tests/unit/stores_test.cpp asks
+// both the same.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,17 @@ struct StoreShape {
     std::uint32_t huge_entries = 0;  // of one more directory; 0: there is none
 };
 
+// What may be wrong with one node's mount of the filesystem.
+enum class Trouble : std::uint8_t {
+    none,
+    never_mounted,           // the root is there and empty, and was when the daemon started
+    submount_never_mounted,  // the same of directory(0), which should be a mount of its own
+    unmounted,               // the root's mount went away under the daemon
+    submount_unmounted,      // directory(0)'s did
+    stale,                   // the server answers ESTALE
+    io_error,                // or EIO
+};
+
 class SimulatedStore {
   public:
     explicit SimulatedStore(StoreShape shape) : shape_(shape) {}
@@ -34,19 +46,27 @@ class SimulatedStore {
     void change_huge() { ++versions_[huge_directory()]; }
     std::uint64_t huge_version() const { return version(huge_directory()); }
 
-    ObjectPtr read(const ObjectKey& key) const;
+    ObjectPtr read(const ObjectKey& key, Trouble trouble = Trouble::none) const;
     void change(const std::string& file) { ++versions_[file]; }
 
     // Of a file that exists, as it is now.
     Attributes attributes(const std::string& path) const;
-    bool exists(const std::string& path) const;
+    bool exists(const std::string& path) const { return exists(path, std::nullopt); }
     // True if the extent holds the right bytes of the version that its attributes name.
     static bool is_intact(const std::string& path, std::uint32_t index, const Extent& extent);
 
   private:
-    ObjectPtr list(const std::string& path) const;
     ObjectPtr read_huge(const ObjectKey& key) const;
     std::vector<Listing::NewEntry> huge_entries(std::uint64_t first, std::uint64_t count) const;
+    // `hidden`: a directory that looks empty.
+    bool exists(const std::string& path, const std::optional<std::string>& hidden) const;
+    bool is_directory(const std::string& path) const;
+    std::vector<Listing::NewEntry> entries_of(const std::string& path,
+                                              const std::optional<std::string>& hidden) const;
+    // The error of opening it, 0 if there is none.
+    int error_of(const std::string& path, const std::optional<std::string>& hidden) const;
+    ObjectPtr read_without(const ObjectKey& key, const std::optional<std::string>& hidden) const;
+    ObjectPtr read_file(const ObjectKey& key) const;
     std::uint64_t version(const std::string& path) const;
 
     const StoreShape shape_;

@@ -1,7 +1,6 @@
 #include "tests/sim/simulation.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <sstream>
 #include <tuple>
@@ -161,17 +160,10 @@ class Simulation::Node final : public Protocol::Effects {
                            object->lifetime);
     }
 
-    // A mount that has gone answers one thing or another.
     ObjectPtr read_store(const ObjectKey& key) {
-        if (self_.value >= simulation_.scenario_.broken_mounts) {
-            return coded(simulation_.store_.read(key));
-        }
-        if (key.path == SimulatedStore::root()) {
-            return make_object(Listing({}, Listing::Detail::attributes));
-        }
-        constexpr std::array errors = {std::errc::io_error, std::errc::not_connected,
-                                       std::errc::no_such_file_or_directory};
-        return make_error(errors.at(hash_of(key) % errors.size()));
+        const Scenario& scenario = simulation_.scenario_;
+        const bool is_broken = self_.value < scenario.broken_mounts;
+        return coded(simulation_.store_.read(key, is_broken ? scenario.trouble : Trouble::none));
     }
 
     // A cache miss reaches the Mover as an event of its own, as it does in the daemon.

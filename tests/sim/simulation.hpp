@@ -70,8 +70,9 @@ struct Scenario {
     microseconds stall_begin{0};      // the backing filesystem answers nobody from then on
     microseconds stall{0};            // for so long
     std::uint32_t readers_lost = 0;   // of the trees, the first ones: each crashes in the middle of a read
-    std::uint32_t broken_mounts = 0;  // nodes, the first ones, on which the backing filesystem is not there
-    std::uint32_t slow_disks = 0;     // nodes, the first ones, whose reads take so much longer
+    std::uint32_t broken_mounts = 0;  // nodes, the first ones, on which the backing filesystem is in trouble
+    Trouble trouble = Trouble::unmounted;
+    std::uint32_t slow_disks = 0;  // nodes, the first ones, whose reads take so much longer
     microseconds slow_disk_delay{0};
     std::uint32_t slow_nodes = 0;  // the first ones: each link to them carries so much
     std::uint64_t slow_bytes_per_ms = 0;

@@ -19,6 +19,7 @@
 #include "cache/backing_calls.hpp"
 #include "cache/path.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/coarse_filesystem.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace copper {
@@ -181,13 +182,10 @@ TEST_P(Backing, TheRootHasAnEntry) {
 }
 
 TEST_P(Backing, AbsentIsAnAnswerForEntries) {
-    write_file(directory / "file", "");
-    for (const auto* path : {"absent", "absent/deeper", "file/below"}) {
-        const auto object = read_entry(directory / path);
-        ASSERT_NE(object->listing(), nullptr) << path;
-        EXPECT_EQ(object->listing()->size(), 0U);
-        EXPECT_FALSE(object->lifetime);
-    }
+    const auto object = read_entry(directory / "absent");
+    ASSERT_NE(object->listing(), nullptr);
+    EXPECT_EQ(object->listing()->size(), 0U);
+    EXPECT_FALSE(object->lifetime);
 }
 
 TEST_P(Backing, ErrorsAreTheFilesystems) {
@@ -621,6 +619,115 @@ TEST_P(Backing, NeverKeepsAMixOfVersionsThatAreWrittenInPlace) {
     EXPECT_GT(kept, 0U);
 }
 
+// Waits until a new second has just begun.
+void await_next_second() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    std::this_thread::sleep_for(std::chrono::ceil<std::chrono::seconds>(now) - now + milliseconds(5));
+}
+
+// Stamps of whole seconds: a file that is written twice within one second looks as if it was written once.
+TEST_P(Backing, NeverKeepsAMixOfVersionsOfOneSecond) {
+    const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
+        ::alarm(60);
+        if (auto missing = test::mount_coarse_filesystem(directory)) {
+            return missing;
+        }
+        constexpr std::size_t files = 24;
+        constexpr std::size_t bytes = extent_bytes;
+        constexpr std::size_t piece = 16384;
+        const std::string coarse = directory / "coarse";
+        const auto path = [&](std::size_t i) { return coarse + "/" + std::to_string(i); };
+        const std::string before(bytes, 'a');
+        const std::string after(bytes, 'b');
+        for (std::size_t i = 0; i < files; ++i) {
+            write_file(path(i), before);  // so that all have their blocks
+        }
+        PosixBacking mine(Trees({coarse}), GetParam());
+        await_next_second();
+        for (std::size_t i = 0; i < files; ++i) {
+            const UniqueFd file(::open(path(i).c_str(), O_WRONLY | O_CLOEXEC));
+            EXPECT_EQ(::pwrite(file.get(), before.data(), bytes, 0), static_cast<ssize_t>(bytes));
+        }
+        std::this_thread::sleep_for(milliseconds(40));
+        std::vector<ObjectPtr> objects(files);
+        std::vector<std::thread> readers;
+        for (std::size_t i = 0; i < files; ++i) {
+            readers.emplace_back(
+                [&, i] { objects[i] = mine.read({.kind = ObjectKind::extent, .path = path(i)}, nullptr); });
+        }
+        for (std::size_t at = 0; at < bytes; at += piece) {
+            for (std::size_t i = 0; i < files; ++i) {
+                const UniqueFd file(::open(path(i).c_str(), O_WRONLY | O_CLOEXEC));
+                EXPECT_EQ(::pwrite(file.get(), after.data(), piece, static_cast<off_t>(at)),
+                          static_cast<ssize_t>(piece));
+            }
+        }
+        for (auto& reader : readers) {
+            reader.join();
+        }
+        std::size_t kept = 0;
+        for (const auto& object : objects) {
+            if (!object->lifetime) {
+                ++kept;
+                EXPECT_TRUE(is_uniform(text_of(object)));
+            }
+        }
+        EXPECT_GT(kept, 0U);
+        return std::nullopt;
+    });
+    if (reason) {
+        ASSERT_FALSE(test::must_not_skip()) << *reason;
+        GTEST_SKIP() << *reason;
+    }
+}
+
+// A name moves while the directory is read, in the second in which the directory changed before.
+TEST_P(Backing, NeverKeepsAListingOfSeveralMomentsOfOneSecond) {
+    const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
+        ::alarm(60);
+        if (auto missing = test::mount_coarse_filesystem(directory)) {
+            return missing;
+        }
+        constexpr int stable = 4000;  // too many for one call of the kernel's
+        const std::string coarse = directory / "coarse/";
+        write_file(coarse + "0", "");
+        for (int i = 1; i < stable; ++i) {
+            EXPECT_EQ(::link((coarse + "0").c_str(), (coarse + std::to_string(i)).c_str()), 0);
+        }
+        write_file(coarse + "moves0", "");
+        PosixBacking mine(Trees({directory / "coarse"}), GetParam());
+        int kept = 0;
+        for (int round = 0; round < 3; ++round) {
+            await_next_second();
+            write_file(coarse + "new" + std::to_string(round), "");
+            std::this_thread::sleep_for(milliseconds(40));
+            ObjectPtr object;
+            std::atomic<bool> done = false;
+            std::thread reader([&] {
+                object = mine.read({.kind = ObjectKind::listing, .path = directory / "coarse"}, nullptr);
+                done = true;
+            });
+            for (int i = 0; i < 20000 && !done; i += 2) {
+                EXPECT_EQ(::rename((coarse + "moves0").c_str(), (coarse + "moves1").c_str()), 0);
+                EXPECT_EQ(::rename((coarse + "moves1").c_str(), (coarse + "moves0").c_str()), 0);
+            }
+            reader.join();
+            if (!object->lifetime) {
+                ++kept;
+                const Listing& listing = *object->listing();
+                EXPECT_EQ(listing.size(), static_cast<std::size_t>(stable + 2 + round + 1))  // and lost+found
+                    << "moves0 or moves1, not both or none";
+            }
+        }
+        EXPECT_GT(kept, 0);
+        return std::nullopt;
+    });
+    if (reason) {
+        ASSERT_FALSE(test::must_not_skip()) << *reason;
+        GTEST_SKIP() << *reason;
+    }
+}
+
 TEST_P(Backing, AListingIsOfOneMoment) {
     // A name moves between two; a listing must hold exactly one of them. Only if it moved at every attempt to
     // read the directory, the listing may be of no moment.
@@ -718,9 +825,14 @@ TEST_P(Backing, ReadsExtendedAttributes) {
 }
 
 TEST_P(Backing, KernelFilesystemsAreNotThere) {
-    for (const auto* path : {"/proc", "/sys", "/dev", "/proc/version", "/dev/null"}) {
+    for (const auto* path : {"/proc", "/sys", "/dev"}) {
         ASSERT_NE(read_entry(path)->listing(), nullptr);
         EXPECT_EQ(read_entry(path)->listing()->size(), 0U) << path;
+    }
+    for (const auto* path : {"/proc/version", "/dev/null"}) {
+        EXPECT_EQ(error_of(ObjectKind::entry, path), message(ENOENT));
+    }
+    for (const auto* path : {"/proc", "/sys", "/dev", "/proc/version", "/dev/null"}) {
         EXPECT_EQ(error_of(ObjectKind::listing, path), message(ENOENT));
         EXPECT_EQ(error_of(ObjectKind::extent, path), message(ENOENT));
         EXPECT_EQ(error_of(ObjectKind::xattrs, path), message(ENOENT));
@@ -747,7 +859,7 @@ TEST_P(Backing, LinksOnTheWayAreFollowedWithCare) {
     }
     EXPECT_EQ(read_entry(directory / "relative/absent")->listing()->size(), 0U);
     EXPECT_EQ(error_of(ObjectKind::extent, directory / "kernel/version"), message(ENOENT));
-    EXPECT_EQ(read_entry(directory / "kernel/version")->listing()->size(), 0U);
+    EXPECT_EQ(error_of(ObjectKind::entry, directory / "kernel/version"), message(ENOENT));
     EXPECT_EQ(error_of(ObjectKind::extent, directory / "round/file"), message(ELOOP));
 }
 

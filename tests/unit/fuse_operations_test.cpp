@@ -514,29 +514,34 @@ TEST_F(FuseOperations, DoesNotShareFilesAboveTheLimit) {
 
 // find(1) lists one directory after the other; Python's importer reads files in between.
 TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
-    put_listing("/t/file.d", {});
-    put_listing("/t/walk", {{"below", "", attributes_of(S_IFDIR | 0755, 31)}});
-    put_listing("/t", {{"file", "", attributes_of(S_IFREG | 0644, 10, 5)},
-                       {"file.d", "", attributes_of(S_IFDIR | 0755, 29)},
-                       {"walk", "", attributes_of(S_IFDIR | 0755, 30)}});
-    const ObjectKey below{.kind = ObjectKind::listing, .path = "/t/walk/below"};
-    put_listing(below.path, {});
-    const NodeId walk = lookup(tree(), "walk").node;
-    const NodeId other = lookup(tree(), "file.d").node;
+    constexpr int directories = 30;
+    std::vector<Listing::NewEntry> entries{{"file", "", attributes_of(S_IFREG | 0644, 10, 5)}};
+    for (int i = 0; i < directories; ++i) {
+        const std::string name = "d" + std::to_string(100 + i);
+        entries.push_back({name, "", attributes_of(S_IFDIR | 0755, 100U + static_cast<std::uint64_t>(i))});
+        put_listing("/t/" + name, {});
+    }
+    put_listing("/t", entries);
     const NodeId file = lookup(tree(), "file").node;
     const auto list = [this](NodeId node) { readdir(node, 4096, 0, Operations::Entries::with_attributes); };
+    const auto is_fetched = [this](int i) {
+        return cache.find({.kind = ObjectKind::listing, .path = "/t/d" + std::to_string(100 + i)}) != nullptr;
+    };
+    const auto list_numbered = [&](int i) { list(lookup(tree(), "d" + std::to_string(100 + i)).node); };
 
-    for (int i = 0; i < 20; ++i) {
-        list(other);
+    list(tree());
+    for (int i = 0; i < directories - 1; ++i) {
+        list_numbered(i);
         EXPECT_EQ(read(file, 0, 10).error, 0);
     }
-    list(walk);
-    EXPECT_EQ(cache.find(below), nullptr);
-    for (int i = 0; i < 20; ++i) {
-        list(other);
+    EXPECT_FALSE(is_fetched(directories - 1));
+    cache.drop("/t");
+    list(tree());
+    for (int i = 0; i < 10; ++i) {
+        list_numbered(i);
     }
-    list(walk);
-    EXPECT_NE(cache.find(below), nullptr);
+    EXPECT_TRUE(is_fetched(10));
+    EXPECT_TRUE(is_fetched(11));
 }
 
 struct ParsedEntry {

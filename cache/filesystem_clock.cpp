@@ -1,0 +1,87 @@
+#include "cache/filesystem_clock.hpp"
+
+#include <algorithm>
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+nanoseconds time_of(const Timestamp& stamp) {
+    return std::chrono::seconds(stamp.seconds) + nanoseconds(stamp.nanoseconds);
+}
+
+// Longer than a tick of the clock that made this stamp, and than the moment between stamping a change and
+// copying its bytes. A whole second tells of a clock that ticks every second. (Of other clocks, one stamp in
+// millions is one.)
+milliseconds time_to_settle(const Timestamp& stamp) {
+    constexpr milliseconds copying{20};
+    return stamp.nanoseconds == 0 ? std::chrono::seconds(1) + copying : copying;
+}
+
+bool is_of_now(nanoseconds stamp, nanoseconds wall) {
+    return std::chrono::abs(wall - stamp) <= FilesystemClocks::skew_max;
+}
+
+}  // namespace
+
+FilesystemClocks::Now FilesystemClocks::now() {
+    return {.wall = std::chrono::system_clock::now().time_since_epoch(),
+            .monotonic = std::chrono::steady_clock::now().time_since_epoch()};
+}
+
+nanoseconds FilesystemClocks::least(const Known& known, const Now& now) {
+    // NTP may make one clock run slower than another by a thousandth.
+    return known.newest + (now.monotonic - known.seen_at) / 1000 * 999;
+}
+
+FilesystemClocks::Known FilesystemClocks::noted(std::uint64_t filesystem, nanoseconds stamp, const Now& now) {
+    auto table = table_.lock();
+    if (table->size() >= filesystems_max && table->count(filesystem) == 0) {
+        table->clear();
+    }
+    const auto [known, is_new] = table->try_emplace(filesystem);
+    if (is_new || stamp > least(known->second, now)) {
+        known->second.newest = stamp;
+        known->second.seen_at = now.monotonic;
+    }
+    return known->second;
+}
+
+void FilesystemClocks::note(std::uint64_t filesystem, const Timestamp& changed) {
+    const Now now = clock_();
+    if (is_of_now(time_of(changed), now.wall)) {
+        noted(filesystem, time_of(changed), now);
+    }
+}
+
+FilesystemClocks::Verdict FilesystemClocks::judge(std::uint64_t filesystem, const Timestamp& changed,
+                                                  const std::function<bool()>& is_local) {
+    const Now now = clock_();
+    const nanoseconds stamp = time_of(changed);
+    if (!is_of_now(stamp, now.wall)) {
+        return {.rest = Rest::settled};
+    }
+    Known known = noted(filesystem, stamp, now);
+    if (known.kind == Kind::unknown) {
+        known.kind = is_local() ? Kind::local : Kind::remote;
+        (*table_.lock())[filesystem].kind = known.kind;
+    }
+    const nanoseconds settled_after = time_to_settle(changed);
+    const nanoseconds age_here = now.wall - stamp;
+    nanoseconds age = least(known, now) - stamp;
+    if (known.kind == Kind::local) {
+        age = std::max(age, age_here);
+    }
+    if (age >= settled_after) {
+        return {.rest = Rest::settled};
+    }
+    if (age_here >= settled_after) {
+        return {.rest = Rest::unproven};
+    }
+    constexpr milliseconds rounding{2};
+    return {.rest = Rest::recent, .wait = std::chrono::ceil<milliseconds>(settled_after - age) + rounding};
+}
+
+}  // namespace copper

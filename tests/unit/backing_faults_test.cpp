@@ -1,0 +1,240 @@
+// What PosixBacking makes of a filesystem that fails, goes away, or has a clock of its own.
+#include <gtest/gtest.h>
+#include <linux/auto_fs.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "cache/backing.hpp"
+#include "tests/support/child_process.hpp"
+#include "tests/support/coarse_filesystem.hpp"
+#include "tests/support/faulty_filesystem.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+using test::write_file;
+
+class BackingFaults : public testing::Test {
+  protected:
+    void SetUp() override {
+        ASSERT_EQ(::mkdir(source.c_str(), 0700), 0);
+        ASSERT_EQ(::mkdir(point.c_str(), 0700), 0);
+    }
+
+    // `part` runs in a process with mounts of its own.
+    template <typename Part>
+    void run(Part part) {
+        const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
+            ::alarm(60);
+            auto missing = test::leave_mount_namespace();
+            return missing ? missing : part();
+        });
+        if (reason) {
+            ASSERT_FALSE(test::must_not_skip()) << *reason;
+            GTEST_SKIP() << *reason;
+        }
+    }
+
+    // `part` gets the filesystem, which is mounted at `point` and shows `source`.
+    template <typename Part>
+    void run_with_filesystem(Part part) {
+        run([&]() -> std::optional<std::string> {
+            test::FaultyFilesystem filesystem(source, point);
+            if (!filesystem.is_mounted()) {
+                return "no /dev/fuse";
+            }
+            PosixBacking backing{Trees({point})};
+            part(filesystem.faults(), backing);
+            return std::nullopt;
+        });
+    }
+
+    static ObjectPtr read(PosixBacking& backing, ObjectKind kind, const std::string& path) {
+        return backing.read({.kind = kind, .path = path}, nullptr);
+    }
+
+    const test::TemporaryDirectory directory;
+    const std::string source = directory / "source";
+    const std::string point = directory / "point";
+};
+
+// A server whose clock is minutes behind: what changed just now looks old. It is not kept until two readings,
+// some time apart, have found it unchanged.
+TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
+        write_file(source + "/file", "1");
+        faults.whole_seconds = true;
+        for (const long ahead : {-200L, 0L, 200L}) {
+            faults.seconds_ahead = ahead;
+            PosixBacking fresh{Trees({point})};
+            write_file(source + "/file", "2");
+            const auto before = std::chrono::steady_clock::now();
+            const auto first = read(fresh, ObjectKind::extent, point + "/file");
+            const auto took = std::chrono::steady_clock::now() - before;
+            ASSERT_NE(first->extent(), nullptr);
+            if (ahead < 0) {
+                EXPECT_EQ(first->lifetime, unproven_lifetime);
+                EXPECT_EQ(read(fresh, ObjectKind::listing, point)->lifetime, unproven_lifetime);
+                std::this_thread::sleep_for(milliseconds(1100));
+            } else {
+                EXPECT_FALSE(first->lifetime);
+                EXPECT_GE(took, milliseconds(1000)) << "it waited for the next second";
+            }
+            EXPECT_FALSE(read(fresh, ObjectKind::extent, point + "/file")->lifetime);
+        }
+        static_cast<void>(backing);
+    });
+}
+
+TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
+        write_file(source + "/file", "");
+        ASSERT_EQ(::setxattr((source + "/file").c_str(), "user.one", "1", 1, 0), 0);
+        const auto ask = [&] { return read(backing, ObjectKind::xattrs, point + "/file"); };
+        for (const int error : {EIO, ESTALE, ETIMEDOUT, ENOMEM}) {
+            faults.xattr_value = error;
+            EXPECT_EQ(ask()->error().value(), error);
+            EXPECT_EQ(ask()->lifetime, error_lifetime);
+        }
+        // Removed meanwhile, or not for this user.
+        for (const int error : {ENODATA, EPERM, EACCES, EOPNOTSUPP}) {
+            faults.xattr_value = error;
+            ASSERT_NE(ask()->xattrs(), nullptr) << error;
+            EXPECT_EQ(ask()->xattrs()->size(), 0U);
+        }
+        faults.xattr_value = 0;
+        EXPECT_EQ(ask()->xattrs()->size(), 1U);
+        faults.xattr_names = EIO;
+        EXPECT_EQ(ask()->error().value(), EIO);
+        faults.xattr_names = EOPNOTSUPP;
+        EXPECT_EQ(ask()->xattrs()->size(), 0U);
+    });
+}
+
+TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
+    run([&]() -> std::optional<std::string> {
+        const std::string sub = point + "/sub";
+        const auto mount = [](const std::string& where) {
+            return ::mount("none", where.c_str(), "tmpfs", 0, nullptr) == 0;
+        };
+        if (!mount(point)) {
+            return "no tmpfs";
+        }
+        EXPECT_EQ(::mkdir(sub.c_str(), 0700), 0);
+        write_file(point + "/file", "content");
+        EXPECT_TRUE(mount(sub));
+        write_file(sub + "/file", "content");
+        PosixBacking backing{Trees({point})};
+        const auto error = [&](ObjectKind kind, const std::string& path) {
+            return read(backing, kind, path)->error().value();
+        };
+        EXPECT_EQ(read(backing, ObjectKind::listing, sub)->listing()->size(), 1U);
+
+        EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
+        for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry, ObjectKind::xattrs,
+                                ObjectKind::extent}) {
+            EXPECT_EQ(error(kind, sub), ESTALE) << to_string({.kind = kind, .path = sub});
+            EXPECT_EQ(error(kind, sub + "/file"), ESTALE) << to_string({.kind = kind, .path = sub});
+        }
+        const auto above = read(backing, ObjectKind::listing, point);
+        EXPECT_EQ(above->listing()->size(), 2U);
+        EXPECT_EQ(above->lifetime, unproven_lifetime) << "the attributes of sub are not those of its mount";
+        EXPECT_EQ(read(backing, ObjectKind::entry, point + "/file")->listing()->size(), 1U);
+
+        EXPECT_TRUE(mount(sub));
+        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr) << "mounted again";
+        EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
+        EXPECT_EQ(error(ObjectKind::listing, sub), ESTALE);
+        backing.forget(point);
+        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr)
+            << "a refresh takes it as it is";
+
+        EXPECT_EQ(::umount2(point.c_str(), 0), 0);
+        EXPECT_EQ(error(ObjectKind::listing, point), ESTALE) << "the tree's root";
+        EXPECT_EQ(error(ObjectKind::entry, point + "/file"), ESTALE);
+        return std::nullopt;
+    });
+}
+
+// A missing directory is an error: it does not tell that the name is absent.
+TEST_F(BackingFaults, NothingIsAbsentFromAMissingDirectory) {
+    write_file(point + "/file", "");
+    PosixBacking backing{Trees({point})};
+    for (const auto& [path, error] : {std::pair{"/gone/name", ENOENT}, {"/file/name", ENOTDIR}}) {
+        const auto object = read(backing, ObjectKind::entry, point + path);
+        EXPECT_EQ(object->error().value(), error) << path;
+        EXPECT_EQ(object->lifetime, error_lifetime);
+    }
+    const auto absent = read(backing, ObjectKind::entry, point + "/name");
+    ASSERT_NE(absent->listing(), nullptr);
+    EXPECT_EQ(absent->listing()->size(), 0U);
+    EXPECT_FALSE(absent->lifetime);
+}
+
+// Mounts a tmpfs with one file wherever the kernel asks it to, until it is killed. `requests` is the pipe.
+[[noreturn]] void automount(const std::string& directory, const UniqueFd& requests) {
+    autofs_v5_packet packet{};
+    UniqueFd root;
+    while (::read(requests.get(), &packet, sizeof packet) > 0) {
+        if (!root) {
+            root = UniqueFd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        }
+        const std::string place = directory + "/" + packet.name;
+        ::mkdir(place.c_str(), 0700);
+        if (::mount("none", place.c_str(), "tmpfs", 0, nullptr) == 0) {
+            write_file(place + "/file", "content");
+        }
+        ::ioctl(root.get(), AUTOFS_IOC_READY, static_cast<unsigned long>(packet.wait_queue_token));
+    }
+    ::_exit(0);
+}
+
+TEST_F(BackingFaults, WhatAnAutomounterUnmountsIsNotLost) {
+    run([&]() -> std::optional<std::string> {
+        int ends[2];
+        if (::pipe(ends) != 0) {
+            return "no pipe";
+        }
+        UniqueFd requests(ends[0]);
+        UniqueFd kernels(ends[1]);
+        const auto automounter = ::fork();
+        if (automounter == 0) {
+            ::setpgid(0, 0);
+            kernels.reset();
+            automount(point, requests);
+        }
+        ::setpgid(automounter, automounter);
+        const auto options = "fd=" + std::to_string(kernels.get()) + ",pgrp=" + std::to_string(automounter) +
+                             ",minproto=5,maxproto=5,indirect";
+        const bool is_mounted = ::mount("automounter", point.c_str(), "autofs", 0, options.c_str()) == 0;
+        const std::string host = point + "/host";
+        if (is_mounted) {
+            PosixBacking backing{Trees({host})};
+            for (int round = 0; round < 3; ++round) {
+                const auto listing = read(backing, ObjectKind::listing, host);
+                EXPECT_TRUE(listing->listing() != nullptr && listing->listing()->size() == 1)
+                    << listing->error().message();
+                EXPECT_FALSE(listing->lifetime);
+                EXPECT_EQ(::umount2(host.c_str(), 0), 0) << "idle for long";
+                EXPECT_EQ(read(backing, ObjectKind::entry, host)->listing()->size(), 1U);
+                EXPECT_FALSE(read(backing, ObjectKind::listing, point)->lifetime);
+            }
+        }
+        ::kill(automounter, SIGKILL);
+        ::waitpid(automounter, nullptr, 0);
+        return is_mounted ? std::nullopt : std::optional<std::string>("no autofs");
+    });
+}
+
+}  // namespace
+}  // namespace copper

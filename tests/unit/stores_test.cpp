@@ -1,0 +1,143 @@
+// The simulator's backing filesystem answers as the real one does, in each kind of trouble: else what is
+// simulated proves nothing.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <sstream>
+#include <thread>
+
+#include "cache/backing.hpp"
+#include "tests/sim/simulated_store.hpp"
+#include "tests/support/child_process.hpp"
+#include "tests/support/coarse_filesystem.hpp"
+#include "tests/support/faulty_filesystem.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace copper::sim {
+namespace {
+
+std::string told(const ObjectPtr& object) {
+    std::ostringstream text;
+    if (const Listing* listing = object->listing()) {
+        text << "names";
+        for (std::size_t i = 0; i < listing->size(); ++i) {
+            text << ' ' << listing->at(i).name;
+        }
+    } else if (const Extent* extent = object->extent()) {
+        text << "bytes " << extent->plain_bytes;
+    } else if (object->xattrs() != nullptr) {
+        text << "attributes " << object->xattrs()->size();
+    } else {
+        text << object->error().message();
+    }
+    text << (object->lifetime ? " for " + std::to_string(object->lifetime->count()) + " ms" : " for ever");
+    return text.str();
+}
+
+// Both stores, and the same tree in each: the simulated one's at /pfs, the real one's at `point`.
+class Stores : public testing::TestWithParam<Trouble> {
+  protected:
+    void SetUp() override { ASSERT_EQ(::mkdir(point.c_str(), 0755), 0); }
+
+    static bool mount_at(const std::string& where) {
+        return ::mount("none", where.c_str(), "tmpfs", 0, nullptr) == 0;
+    }
+    std::string real(const std::string& path) const {
+        return point + path.substr(SimulatedStore::root().size());
+    }
+    void fill(const std::string& root, bool submount_too) const {
+        const StoreShape& shape = simulated.shape();
+        for (std::uint32_t d = 0; d < shape.directories; ++d) {
+            const auto directory = root + simulated.directory(d).substr(SimulatedStore::root().size());
+            EXPECT_TRUE(::mkdir(directory.c_str(), 0755) == 0 || errno == EEXIST);
+            for (std::uint32_t f = 0; f < shape.files_per_directory && (d != 0 || submount_too); ++f) {
+                const auto name = "/" + SimulatedStore::file_name(f);
+                const auto size = simulated.attributes(simulated.directory(d) + name).size;
+                test::write_file(directory + name, std::string(size, 'x'));
+            }
+        }
+    }
+
+    void compare(PosixBacking& backing) const {
+        std::vector<std::string> paths = {SimulatedStore::root()};
+        for (const auto& directory :
+             {simulated.directory(0), simulated.directory(1), SimulatedStore::root() + "/no"}) {
+            for (const auto* below : {"", "/f0", "/f1", "/absent", "/absent/deeper", "/f0/below"}) {
+                paths.push_back(directory + below);
+            }
+        }
+        for (const auto& path : paths) {
+            for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry,
+                                    ObjectKind::extent, ObjectKind::xattrs}) {
+                const bool is_entry_of_root = path == SimulatedStore::root() && kind == ObjectKind::entry;
+                if (is_entry_of_root && GetParam() != Trouble::unmounted) {
+                    continue;  // its name differs
+                }
+                EXPECT_EQ(told(simulated.read({.kind = kind, .path = path}, GetParam())),
+                          told(backing.read({.kind = kind, .path = real(path)}, nullptr)))
+                    << to_string({.kind = kind, .path = path});
+            }
+        }
+    }
+
+    std::optional<std::string> make_trouble_and_compare() {
+        const Trouble trouble = GetParam();
+        const std::string submount = real(simulated.directory(0));
+        if (!mount_at(point)) {
+            return "no tmpfs";
+        }
+        if (trouble == Trouble::stale || trouble == Trouble::io_error) {
+            const auto source = directory / "source";
+            EXPECT_EQ(::mkdir(source.c_str(), 0755), 0);
+            fill(source, true);
+            test::FaultyFilesystem filesystem(source, point);
+            if (!filesystem.is_mounted()) {
+                return "no /dev/fuse";
+            }
+            PosixBacking backing{Trees({point})};
+            filesystem.faults().everything = trouble == Trouble::stale ? ESTALE : EIO;
+            compare(backing);
+            return std::nullopt;
+        }
+        if (trouble != Trouble::never_mounted) {
+            const bool has_submount = trouble == Trouble::submount_unmounted;
+            fill(point, !has_submount && trouble != Trouble::submount_never_mounted);
+            if (has_submount) {
+                EXPECT_TRUE(mount_at(submount));
+                fill(point, true);
+            }
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(40));  // until its stamps have settled
+        PosixBacking backing{Trees({point})};
+        if (trouble == Trouble::unmounted || trouble == Trouble::submount_unmounted) {
+            EXPECT_EQ(::umount2(trouble == Trouble::unmounted ? point.c_str() : submount.c_str(), 0), 0);
+        }
+        compare(backing);
+        return std::nullopt;
+    }
+
+    const test::TemporaryDirectory directory;
+    const std::string point = directory / "pfs";
+    const SimulatedStore simulated{{.directories = 2, .files_per_directory = 2}};
+};
+
+INSTANTIATE_TEST_SUITE_P(In, Stores,
+                         testing::Values(Trouble::none, Trouble::never_mounted,
+                                         Trouble::submount_never_mounted, Trouble::unmounted,
+                                         Trouble::submount_unmounted, Trouble::stale, Trouble::io_error));
+
+TEST_P(Stores, AnswerAlike) {
+    const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
+        ::alarm(60);
+        auto missing = test::leave_mount_namespace();
+        return missing ? missing : make_trouble_and_compare();
+    });
+    if (reason) {
+        ASSERT_FALSE(test::must_not_skip()) << *reason;
+        GTEST_SKIP() << *reason;
+    }
+}
+
+}  // namespace
+}  // namespace copper::sim

@@ -1,0 +1,129 @@
+#include "cache/walk.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <vector>
+
+#include "cache/path.hpp"
+
+namespace copper {
+namespace {
+
+// A cache over a tree of directories. What it fetches arrives when the test says so.
+class Walking : public testing::Test {
+  protected:
+    void add_directories(const std::string& directory, std::size_t count, int levels) {
+        std::vector<Listing::NewEntry> entries;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::string name = "d" + std::to_string(100'000 + i);
+            entries.push_back({name, "", {.inode = i + 1, .mode = S_IFDIR | 0755}});
+            if (levels > 1) {
+                add_directories(join_path(directory, name), count, levels - 1);
+            }
+        }
+        tree[directory] = make_object(Listing(std::move(entries), Listing::Detail::attributes));
+    }
+    ObjectPtr listing_of(const std::string& directory) const {
+        const auto found = tree.find(directory);
+        return found != tree.end() ? found->second : make_object(Listing({}, Listing::Detail::attributes));
+    }
+
+    // All that is in flight arrives, and what that makes the walk fetch stays in flight.
+    void round_trip() {
+        ++round_trips;
+        for (const auto& path : std::exchange(in_flight, {})) {
+            cache.deliver({.kind = ObjectKind::listing, .path = path}, listing_of(path));
+        }
+    }
+    // A program lists it: it waits until the Listing is there.
+    ObjectPtr list(const std::string& directory) {
+        ObjectPtr object;
+        cache.get({.kind = ObjectKind::listing, .path = directory},
+                  [&](const ObjectPtr& arrived) { object = arrived; });
+        while (object == nullptr) {
+            round_trip();
+        }
+        walk.listed(directory, object);
+        return object;
+    }
+    // As find(1) does.
+    void walk_below(const std::string& directory) {
+        const ObjectPtr object = list(directory);
+        ++listed;
+        for (std::size_t i = 0; i < object->listing()->size(); ++i) {
+            walk_below(join_path(directory, object->listing()->at(i).name));
+        }
+    }
+
+    std::map<std::string, ObjectPtr> tree;
+    std::vector<std::string> in_flight;
+    std::size_t fetched = 0;
+    std::size_t listed = 0;
+    std::size_t round_trips = 0;
+    Cache cache{{.budget_bytes = 1U << 30}, [this](const ObjectKey& key) {
+                    ++fetched;
+                    in_flight.push_back(key.path);
+                }};
+    Walk walk{cache};
+};
+
+TEST_F(Walking, OneListingOfAWideDirectoryFetchesNothingAhead) {
+    add_directories("/wide", 65'536, 1);
+    add_directories("/warm", 50, 1);
+    walk_below("/warm");  // ends as a walk
+    const std::size_t before = fetched;
+    list("/wide");
+    for (int i = 0; i < 20; ++i) {
+        round_trip();
+        list("/wide");
+    }
+    EXPECT_EQ(fetched - before, 1U);
+}
+
+TEST_F(Walking, ListingsHereAndThereFetchNothingAhead) {
+    for (int i = 0; i < 100; ++i) {
+        const std::string directory = "/wide" + std::to_string(i);
+        add_directories(directory, 1000, 1);
+        list(directory);
+    }
+    EXPECT_EQ(fetched, 100U);
+}
+
+TEST_F(Walking, WhatIsFetchedAheadIsUsed) {
+    add_directories("/t", 12, 3);
+    walk_below("/t");
+    EXPECT_EQ(listed, 1U + 12 + 144 + 1728);
+    EXPECT_EQ(fetched, listed) << "each once";
+    // Without a walk there is one for each directory.
+    EXPECT_LE(round_trips, 40U);
+}
+
+TEST_F(Walking, AWalkThatEndsLeavesNoMoreThanItUsed) {
+    add_directories("/t", 30, 3);
+    list("/t");
+    std::size_t count = 1;
+    for (const auto* path : {"/t/d100000", "/t/d100000/d100000"}) {
+        list(path);
+        ++count;
+    }
+    for (std::size_t i = 0; i < 27; ++i, ++count) {
+        list("/t/d100000/d100000/d" + std::to_string(100'000 + i));
+        round_trip();
+        EXPECT_LE(fetched, Walk::window_min + 2 * count) << count;
+    }
+}
+
+TEST_F(Walking, FilesThatAreReadInBetweenAreNoWalk) {
+    add_directories("/t", 12, 2);
+    list("/t");
+    for (std::size_t i = 0; i < 12; ++i) {
+        list("/t/d" + std::to_string(100'000 + i));
+        walk.file_read();
+    }
+    EXPECT_EQ(fetched, 13U);
+}
+
+}  // namespace
+}  // namespace copper
