@@ -1,6 +1,6 @@
 // The least that a FUSE filesystem with one file can do: its bytes lie in memory, it is mounted and announced
-// as Copper's mirror is (fuse/session.cpp, fuse/dispatch.cpp), and served by as many threads. What it takes
-// for a read is what the kernel and libfuse take for it; see bench/must_hold_data.py.
+// as Copper's mirror is (fuse/connection.cpp, fuse/dispatch.cpp), and served by as many threads. What it
+// takes for a read is what the kernel and libfuse take for it; see bench/must_hold_data.py.
 //
 //   bare_file MOUNTPOINT BYTES      serves MOUNTPOINT/file until it is unmounted
 #define FUSE_USE_VERSION 312

@@ -146,7 +146,8 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
     }
     const bool is_last = pending.attempt.number >= read_attempts_max;
     if (verdict == InodeTable::Verdict::other || (!is_whole && is_last)) {
-        supersede(reply, pending.node, found);
+        find_version(reply, pending.node, extent_key(pending.path, found, pending.attempt.source), found,
+                     read_attempts_max);
         return;
     }
     if (!is_whole) {
@@ -163,6 +164,23 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
     counters_.bytes_read += pending.range.bytes;
     counters_.hot_paths.count(pending.path, {.bytes_read = pending.range.bytes});
     reply->bytes(pieces->bytes);
+}
+
+// What was found may be a moment old: a file that is being written. Who opens the file again will ask for
+// the version that the name has then; it is the one that is there when it is asked for.
+void Operations::find_version(const ReplyPtr& reply, NodeId node, ObjectKey key, const Attributes& found,
+                              int attempts) {
+    key.version = hash_of(version_of(found));
+    cache_.get(
+        key,
+        answering(reply, [this, node, key, found, attempts](const ReplyPtr& answer, const ObjectPtr& object) {
+            const Extent* extent = object->extent();
+            if (extent == nullptr || attempts <= 1 || version_of(extent->attributes) == version_of(found)) {
+                supersede(answer, node, extent != nullptr ? extent->attributes : found);
+            } else {
+                find_version(answer, node, key, extent->attributes, attempts - 1);
+            }
+        }));
 }
 
 void Operations::supersede(const ReplyPtr& reply, NodeId node, const Attributes& attributes) {

@@ -106,6 +106,8 @@ class Operations {
     void begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt);
     void fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
     void answer_read(const ReplyPtr& reply, const PendingRead& pending);
+    void find_version(const ReplyPtr& reply, NodeId node, ObjectKey key, const Attributes& found,
+                      int attempts);
     void supersede(const ReplyPtr& reply, NodeId node, const Attributes& attributes);
 
     const SessionOptions options_;
