@@ -89,8 +89,9 @@ void Sharing::note_pushed(const ObjectKey& key) {
     const Place place = place_of(key);
     Group& group = group_of(place.group);
     group.left -= group.left > 0 ? 1 : 0;
-    if (place.kind != Kind::large_files) {
-        forget_object(group, place);
+    // The node that asked for it is not ahead of the others, who have it now.
+    if (place.kind != Kind::large_files && forget_object(group, place) && group.since_evidence > 0) {
+        --group.since_evidence;
     }
 }
 
@@ -159,13 +160,15 @@ void Sharing::forget(Group& group) {
     group.of_node.clear();
 }
 
-void Sharing::forget_object(Group& group, const Place& place) {
+bool Sharing::forget_object(Group& group, const Place& place) {
     const auto object = group.objects.find(place.object);
-    if (object != group.objects.end()) {
-        count(group, place, object->second, -1);
-        group.objects.erase(object);
-        --objects_;
+    if (object == group.objects.end()) {
+        return false;
     }
+    count(group, place, object->second, -1);
+    group.objects.erase(object);
+    --objects_;
+    return true;
 }
 
 }  // namespace copper

@@ -38,8 +38,8 @@ class Sharing {
         std::uint32_t nodes = 1;
         std::uint32_t window_first = 4;
         std::uint32_t window_max = 1024;
-        // Objects that one node may have asked for since the last sign of sharing, before the window begins
-        // anew: as many as a node may be ahead of the next one.
+        // Objects that one node may have asked for since the last sign of sharing, and that were not pushed,
+        // before the window begins anew: as many as a node may be ahead of the next one.
         std::uint32_t lead_max = 8;
         std::size_t groups_max = 4096;
         std::size_t objects_max = 1U << 16;  // of all groups
@@ -89,7 +89,7 @@ class Sharing {
     Group& group_of(GroupId id);
     const Group& known(GroupId id) const;
     void forget(Group& group);
-    void forget_object(Group& group, const Place& place);
+    bool forget_object(Group& group, const Place& place);
     void count(Group& group, const Place& place, const Object& object, int by) const;
     void open_window(Group& group) const;
     bool is_shared(const Object& object) const { return object.nodes.size() >= nodes_to_share_; }
