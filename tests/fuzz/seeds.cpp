@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,15 @@ class Seeds {
 
     void add(const std::string& fuzzer, std::string_view bytes) {
         std::filesystem::create_directories(directory_ / fuzzer);
-        std::ofstream file(directory_ / fuzzer / ("seed-" + std::to_string(++count_)), std::ios::binary);
+        std::ofstream file(directory_ / fuzzer / ("seed-" + std::to_string(++counts_[fuzzer])),
+                           std::ios::binary);
         file << bytes;
         must(file.good(), "a seed can be written");
     }
 
   private:
     std::filesystem::path directory_;
-    int count_ = 0;
+    std::map<std::string, int> counts_;
 };
 
 std::string_view text_of(Bytes bytes) {
@@ -113,19 +115,20 @@ std::vector<Message> messages() {
         publication_of({ObjectKind::listing, "/"}, make_object(Listing({}, Listing::Detail::names_only)));
     suspicious.spread = Publication::Spread::asked;
     suspicious.lane = Lane::bulk;
-    suspicious.view = {
-        .epoch = 7, .suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}}, .returned = {{Rank{3}, 1s}}};
+    suspicious.tree = 2;
+    suspicious.news = {{Rank{1}, 0, NodeState::suspect}, {Rank{2}, 3, NodeState::serving}};
     return {
         Interest{.key = {ObjectKind::listing, "/lus/sw"}},
         Interest{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 0x1234567890},
                  .seen = {5, 6},
                  .attempt = 1,
                  .hops = 2,
-                 .view = {.epoch = 7, .suspects = {{Rank{1}, 300ms}, {Rank{2}, 5s}}},
-                 .scope = Interest::Scope::at_hand,
                  .origin = Rank{9},
-                 .wanted = Interest::Wanted::by_several},
-        Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}, .reason = Decline::Reason::unshared},
+                 .wanted = Interest::Wanted::by_several,
+                 .findings = {{Rank{1}, EIO}, {Rank{2}, Finding::empty}},
+                 .spent = 1500ms,
+                 .news = {{Rank{1}, 7, NodeState::resigned}, {Rank{2}, 0, NodeState::dead}}},
+        Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}},
         Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
         Working{.key = {ObjectKind::listing, "/lus/sw"}, .spent = 1500ms},
         publication_of({ObjectKind::listing, "/lus/sw"}, listing(Listing::Detail::attributes)),
@@ -151,7 +154,7 @@ std::vector<Message> messages() {
         Answer{.id = 8, .origin = Rank{1}, .parts = {}},
         Answer{.id = 8, .origin = Rank{1}, .parts = {{Rank{0}, "{\"host\":\"a\"}"}, {Rank{2}, ""}}},
         Ping{},
-        Pong{}};
+        Pong{.news = {{Rank{4}, 1, NodeState::serving}, {Rank{5}, incarnation_max, NodeState::suspect}}}};
 }
 
 void add_wire(Seeds& seeds) {

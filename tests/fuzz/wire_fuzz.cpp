@@ -103,8 +103,8 @@ bool equal(const Publication& a, const Publication& b) {
             return false;
         }
     };
-    return a.key == b.key && a.root == b.root && a.spread == b.spread && a.serial == b.serial &&
-           a.sequence == b.sequence && a.lane == b.lane && a.view == b.view &&
+    return a.key == b.key && a.root == b.root && a.tree == b.tree && a.spread == b.spread &&
+           a.serial == b.serial && a.sequence == b.sequence && a.lane == b.lane && a.news == b.news &&
            a.object->lifetime == b.object->lifetime &&
            std::visit(contents_equal, a.object->content, b.object->content);
 }
