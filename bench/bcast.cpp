@@ -8,8 +8,7 @@
 //   MPI     MPI_Bcast into memory that has been used before
 //   pushed  only the reader asks; the others get what is broadcast
 //   asked   all ranks ask at the same time, extent after extent with a window of read-ahead, as an
-//   application
-//           on each node does
+//           application on each node does; nothing is sent to a rank that has not asked
 // Prints the medians, and their ratios to MPI_Bcast; with --mpi-only the median of that alone, in seconds.
 #include <mpi.h>
 #include <sched.h>
@@ -66,6 +65,16 @@ class MemoryStore {
 
 enum class Way { pushed, asked };
 
+Spreading::Options spreading_of(Way way) {
+    if (way == Way::asked) {
+        return {.push = Push::never};
+    }
+    // Nodes that do not ask must not be passed over.
+    return {.push = Push::always,
+            .backlog_bytes_max = ~std::uint64_t{0},
+            .total_backlog_bytes_max = ~std::uint64_t{0}};
+}
+
 class Rig final : private Mover::Effects {
   public:
     Rig(Fabric& fabric, const MemoryStore& store, Way way, std::size_t arity)
@@ -79,12 +88,7 @@ class Rig final : private Mover::Effects {
                      }
                  }),
           membership_({.size = fabric.size(), .self = fabric.self(), .arity = arity, .readers = 1}),
-          // Who does not ask must not be passed over.
-          mover_(way == Way::pushed ? Mover::Options{.push = Push::always,
-                                                     .backlog_bytes_max = ~std::uint64_t{0},
-                                                     .total_backlog_bytes_max = ~std::uint64_t{0}}
-                                    : Mover::Options{},
-                 trees_, membership_, *this) {}
+          mover_({.spreading = spreading_of(way)}, trees_, membership_, *this) {}
 
     Rank reader() const { return membership_.readers().front(); }
 
@@ -169,9 +173,7 @@ class Rig final : private Mover::Effects {
 
     // Mover::Effects
     ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
-    void deliver(const ObjectKey& key, const ObjectPtr& object) override {
-        cache_.deliver(key, object);
-    }
+    void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
     std::uint64_t backlog_bytes(Rank to) override { return fabric_.backlog_bytes(to); }
     std::uint64_t backlog_bytes() override { return fabric_.backlog_bytes(); }
     void read(const ObjectKey& key, ReadFor /*whom*/) override { reads_.push_back(key); }
