@@ -42,8 +42,12 @@ std::uint64_t object_bytes(std::optional<milliseconds> lifetime = std::nullopt) 
 struct Fixture {
     static constexpr int room = 100;
 
-    void deliver(const ObjectKey& key, Retention retention = Retention::ordinary) {
-        cache.deliver(key, object_of(key), retention);
+    void deliver(const ObjectKey& key) { cache.deliver(key, object_of(key)); }
+    // Used often enough to move to the main queue.
+    void deliver_used(const ObjectKey& key) {
+        deliver(key);
+        EXPECT_TRUE(has(key));
+        EXPECT_TRUE(has(key));
     }
     // Other objects, which nobody uses.
     void scan(int count) {
@@ -104,34 +108,31 @@ TEST(Eviction, WhatTheKernelGotOfAFileIsNoUseButWhatANodeGotIs) {
     EXPECT_TRUE(f.has(listing_key(3)));
 }
 
-TEST(Eviction, WhatIsKeptForTheJobOutlivesOrdinaryObjects) {
-    Fixture f;
-    constexpr int kept = Fixture::room / 2;
-    for (int i = 0; i < kept; ++i) {
-        f.deliver(extent_key(i), Retention::for_job);
-    }
-    f.scan(50 * Fixture::room);
-    for (int i = 0; i < kept; ++i) {
-        EXPECT_TRUE(f.has(extent_key(i))) << i;
-    }
-}
-
 TEST(Eviction, AUseIsWorthOneRoundOfTheMainQueue) {
-    for (const int rounds : {1, 2}) {
+    const auto is_there_after = [](int uses, int deliveries) {
         Fixture f;
-        f.deliver(extent_key(0), Retention::for_job);
-        EXPECT_TRUE(f.has(extent_key(0)));
-        for (int i = 1; i <= rounds * Fixture::room; ++i) {
-            f.deliver(extent_key(i), Retention::for_job);
+        f.deliver_used(extent_key(0));
+        while (f.cache.statistics().evictions == 0) {
+            f.scan(1);
         }
-        EXPECT_EQ(f.has(extent_key(0)), rounds == 1);
-    }
+        for (int use = 0; use < uses; ++use) {  // now it is in the main queue
+            EXPECT_TRUE(f.has(extent_key(0)));
+        }
+        for (int i = 1; i <= deliveries; ++i) {
+            f.deliver_used(extent_key(i));
+        }
+        return f.has(extent_key(0));
+    };
+    EXPECT_FALSE(is_there_after(0, 3 * Fixture::room / 2));
+    EXPECT_TRUE(is_there_after(1, 3 * Fixture::room / 2));
+    EXPECT_FALSE(is_there_after(1, 5 * Fixture::room / 2));
+    EXPECT_TRUE(is_there_after(2, 5 * Fixture::room / 2));
 }
 
-TEST(Eviction, EvenForTheJobNothingIsKeptBeyondTheBudget) {
+TEST(Eviction, EvenOfWhatIsUsedNothingIsKeptBeyondTheBudget) {
     Fixture f;
     for (int i = 0; i < 3 * Fixture::room; ++i) {
-        f.deliver(extent_key(i), Retention::for_job);
+        f.deliver_used(extent_key(i));
         EXPECT_LE(f.cache.statistics().bytes, f.cache.statistics().budget_bytes);
     }
     EXPECT_FALSE(f.has(extent_key(0)));
@@ -158,7 +159,7 @@ TEST(Eviction, WhatHasExpiredLeavesFirst) {
     f.scan(lasting);
     const int expiring = static_cast<int>(lasting * object_bytes() / object_bytes(milliseconds(10)));
     for (int i = 0; i < expiring; ++i) {
-        f.cache.deliver(listing_key(i), object_of(listing_key(i), milliseconds(10)), Retention::for_job);
+        f.cache.deliver(listing_key(i), object_of(listing_key(i), milliseconds(10)));
         f.get(listing_key(i), 3);
     }
     ASSERT_EQ(f.cache.statistics().evictions, 0U);
@@ -182,7 +183,7 @@ TEST(Eviction, WhatWasTakenOutBeforeItWasAdmittedStaysOut) {
     Eviction eviction(1000);
     const auto kept = std::make_shared<Kept>(extent_key(1), object_of(extent_key(1)), 10, std::nullopt);
     eviction.remove({&kept, 1});
-    EXPECT_TRUE(eviction.admit(kept, Retention::ordinary, TimePoint()).empty());
+    EXPECT_TRUE(eviction.admit(kept, TimePoint()).empty());
     EXPECT_EQ(eviction.usage().bytes, 0U);
 }
 
@@ -210,7 +211,7 @@ TEST(Eviction, WhatIsLargerThanTheBudgetIsDeliveredAndPushesOutNothing) {
         .attributes = {}, .blob = copy_to_blob(std::vector<std::byte>(f.cache.statistics().budget_bytes))});
     ObjectPtr got;
     f.cache.get(extent_key(1), [&](const ObjectPtr& object) { got = object; });
-    f.cache.deliver(extent_key(1), large, Retention::for_job);
+    f.cache.deliver(extent_key(1), large);
     EXPECT_EQ(got, large);
     EXPECT_EQ(f.cache.find(extent_key(1)), nullptr);
     EXPECT_EQ(f.cache.statistics().objects, static_cast<std::uint64_t>(Fixture::room));
@@ -256,7 +257,7 @@ TEST(Eviction, TheBudgetHoldsAndBytesAreRightWhateverThreadsDo) {
             const auto key = number % 2 == 0 ? listing_key(number) : extent_key(number);
             switch (random() % 8) {
                 case 0:
-                    cache.deliver(key, object_of(key), Retention::for_job);
+                    cache.deliver(key, object_of(key));
                     break;
                 case 1:
                     cache.deliver(key, object_of(key, milliseconds(random() % 2)));

@@ -8,14 +8,6 @@ namespace {
 using std::chrono::milliseconds;
 using Ranks = std::vector<Rank>;
 
-Ranks ranks_of(const std::vector<LostNode>& nodes) {
-    Ranks ranks;
-    for (const LostNode& node : nodes) {
-        ranks.push_back(node.rank);
-    }
-    return ranks;
-}
-
 class Detector : public testing::Test {
   protected:
     FailureDetector::Verdict after(int ms, const std::set<Rank>& awaited) {
@@ -23,7 +15,7 @@ class Detector : public testing::Test {
         return detector.look(awaited, suspects, now);
     }
     bool is_quiet(const FailureDetector::Verdict& verdict) {
-        return verdict.to_ping.empty() && verdict.lost.empty();
+        return verdict.to_ping.empty() && verdict.silent.empty();
     }
 
     FailureDetector detector{
@@ -38,7 +30,7 @@ TEST_F(Detector, LosesANodeThatDoesNotAnswerItsPings) {
     EXPECT_EQ(after(1, {Rank{3}}).to_ping, Ranks{Rank{3}});
     EXPECT_TRUE(is_quiet(after(99, {Rank{3}})));
     EXPECT_EQ(after(1, {Rank{3}}).to_ping, Ranks{Rank{3}});
-    EXPECT_EQ(ranks_of(after(100, {Rank{3}}).lost), Ranks{Rank{3}});
+    EXPECT_EQ(after(100, {Rank{3}}).silent, Ranks{Rank{3}});
 }
 
 TEST_F(Detector, AnyWordBeginsItsPatienceAnew) {
@@ -46,12 +38,12 @@ TEST_F(Detector, AnyWordBeginsItsPatienceAnew) {
     EXPECT_EQ(after(300, {Rank{1}, Rank{2}}).to_ping, (Ranks{Rank{1}, Rank{2}}));
     detector.heard(Rank{2}, now);
     EXPECT_EQ(after(100, {Rank{1}, Rank{2}}).to_ping, Ranks{Rank{1}});
-    EXPECT_EQ(ranks_of(after(100, {Rank{1}, Rank{2}}).lost), Ranks{Rank{1}});
+    EXPECT_EQ(after(100, {Rank{1}, Rank{2}}).silent, Ranks{Rank{1}});
     EXPECT_TRUE(is_quiet(after(399, {Rank{2}})));
     EXPECT_EQ(after(1, {Rank{2}}).to_ping, Ranks{Rank{2}}) << "600 ms, now that it has answered a ping";
 }
 
-// Who waits for long does not ask all the time.
+// A node that waits for long does not ask all the time.
 TEST_F(Detector, EachAnsweredPingDoublesThePatience) {
     int pings = 0;
     for (int i = 0; i < 6000; ++i) {
@@ -77,7 +69,8 @@ TEST(FailureDetectors, OfManyNodesAFewPingASuspect) {
         detectors.back().look({}, {}, TimePoint{});
     }
     std::set<std::uint32_t> have_pinged;
-    for (int round = 1; round <= 16; ++round) {
+    constexpr int rounds_for_all = 63;  // of 1,000 nodes 16 at a time
+    for (int round = 1; round <= rounds_for_all; ++round) {
         std::size_t pings = 0;
         for (std::uint32_t rank = 0; rank < nodes; ++rank) {
             if (!detectors[rank].look({}, {Rank{7}}, TimePoint{round * milliseconds(5000)}).to_ping.empty()) {
@@ -86,47 +79,9 @@ TEST(FailureDetectors, OfManyNodesAFewPingASuspect) {
             }
         }
         EXPECT_GE(pings, 1U);
-        EXPECT_LE(pings, 64U);
+        EXPECT_LE(pings, 16U);
     }
     EXPECT_EQ(have_pinged.size(), nodes);
-}
-
-class Views : public testing::Test {
-  protected:
-    Membership membership{{.size = 8, .self = Rank{0}}};
-    FailureDetector detector{{}};
-    const TimePoint now{std::chrono::hours(1)};
-    static constexpr milliseconds second{1000};
-};
-
-TEST_F(Views, ASuspicionIsBelievedUnlessTheNodeWasHeardSince) {
-    const View view{.suspects = {{Rank{3}, second}, {Rank{0}, second}, {Rank{99}, second}}};
-    EXPECT_EQ(ranks_of(detector.lost(view, membership, now)), Ranks{Rank{3}});
-    detector.heard(Rank{3}, now - second / 2);
-    EXPECT_TRUE(detector.lost(view, membership, now).empty());
-    EXPECT_TRUE(detector.lost({.suspects = {{Rank{3}, second / 4}}}, membership, now).size() == 1);
-}
-
-TEST_F(Views, AStaleSuspicionIsIgnored) {
-    membership.lose({.rank = Rank{3}, .silent_since = now - 10 * second});
-    membership.regain(Rank{3}, now - 5 * second);
-    const View old{.epoch = membership.epoch() - 1, .suspects = {{Rank{3}, second}}};
-    EXPECT_TRUE(detector.lost(old, membership, now).empty()) << "of an earlier view";
-    const View silent_before{.epoch = 99, .suspects = {{Rank{3}, 6 * second}}};
-    EXPECT_TRUE(detector.lost(silent_before, membership, now).empty()) << "from before it was heard";
-    const View fresh{.epoch = 99, .suspects = {{Rank{3}, 4 * second}}};
-    EXPECT_EQ(ranks_of(detector.lost(fresh, membership, now)), Ranks{Rank{3}});
-}
-
-TEST_F(Views, WhoeverWasHeardSinceItsSilenceBeganIsBack) {
-    membership.lose({.rank = Rank{3}, .silent_since = now - 10 * second});
-    membership.lose(Rank{4});
-    const View earlier{.returned = {{Rank{3}, 11 * second}, {Rank{4}, second}, {Rank{5}, second}}};
-    EXPECT_TRUE(FailureDetector::returned(earlier, membership, now).empty());
-    const auto returned = FailureDetector::returned({.returned = {{Rank{3}, second}}}, membership, now);
-    ASSERT_EQ(returned.size(), 1U);
-    EXPECT_EQ(returned[0].rank, Rank{3});
-    EXPECT_EQ(returned[0].heard, now - second);
 }
 
 TEST_F(Detector, DoesNotCareForNodesThatNobodyWaitsFor) {
@@ -142,7 +97,7 @@ TEST_F(Detector, WhoWasPingedHasToAnswerAlsoIfNobodyWaitsForItAnyMore) {
     EXPECT_EQ(after(300, {Rank{1}, Rank{2}}).to_ping, (Ranks{Rank{1}, Rank{2}}));
     detector.heard(Rank{2}, now);
     EXPECT_EQ(after(100, {Rank{3}}).to_ping, Ranks{Rank{1}});
-    EXPECT_EQ(ranks_of(after(100, {}).lost), Ranks{Rank{1}});
+    EXPECT_EQ(after(100, {}).silent, Ranks{Rank{1}});
     EXPECT_TRUE(is_quiet(after(1000, {})));
 }
 
@@ -151,24 +106,7 @@ TEST_F(Detector, ALateLookIsNotHeldAgainstThem) {
     after(0, {Rank{1}});
     EXPECT_EQ(after(60000, {Rank{1}}).to_ping, Ranks{Rank{1}});
     EXPECT_EQ(after(60000, {Rank{1}}).to_ping, Ranks{Rank{1}});
-    EXPECT_EQ(ranks_of(after(60000, {Rank{1}}).lost), Ranks{Rank{1}});
-}
-
-TEST_F(Detector, SaysSinceWhenALostNodeIsSilent) {
-    after(0, {Rank{3}});
-    const auto first_ping = now + milliseconds(300);
-    after(300, {Rank{3}});
-    after(100, {Rank{3}});
-    const auto verdict = after(100, {Rank{3}});
-    ASSERT_EQ(verdict.lost.size(), 1U);
-    EXPECT_EQ(verdict.lost[0].silent_since, first_ping);
-}
-
-TEST_F(Detector, RemembersWhenANodeWasHeard) {
-    EXPECT_FALSE(detector.was_heard_since(Rank{1}, now));
-    detector.heard(Rank{1}, now + milliseconds(5));
-    EXPECT_TRUE(detector.was_heard_since(Rank{1}, now + milliseconds(4)));
-    EXPECT_FALSE(detector.was_heard_since(Rank{1}, now + milliseconds(5)));
+    EXPECT_EQ(after(60000, {Rank{1}}).silent, Ranks{Rank{1}});
 }
 
 TEST_F(Detector, TriesLostNodesAgainNowAndThen) {

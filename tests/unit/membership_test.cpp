@@ -3,15 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace copper {
 namespace {
+
+using Heard = Membership::Heard;
 
 std::vector<std::string> file_trees(std::size_t count) {
     std::vector<std::string> paths;
@@ -25,65 +30,312 @@ Membership view(std::uint32_t size, std::size_t readers, Rank self = Rank{0}, st
     return Membership({.size = size, .self = self, .arity = arity, .readers = readers});
 }
 
-std::map<std::string, Rank> readers_of(const Membership& membership, const std::vector<std::string>& trees) {
-    std::map<std::string, Rank> result;
-    for (const std::string& tree : trees) {
-        result[tree] = membership.reader_of(tree);
+News news_of(std::uint32_t rank, std::uint32_t incarnation, NodeState state) {
+    return {.rank = Rank{rank}, .incarnation = incarnation, .state = state};
+}
+
+// What a node knows of each rank, and what follows from it.
+std::vector<NodeState> states(const Membership& membership) {
+    std::vector<NodeState> result;
+    for (std::uint32_t rank = 0; rank < membership.size(); ++rank) {
+        result.push_back(membership.state(Rank{rank}));
     }
     return result;
 }
 
-TEST(Membership, ReadersAreDistinctLiveNodes) {
-    for (const std::uint32_t size : {1U, 2U, 5U, 16U, 17U, 100U, 1000U}) {
-        for (const std::size_t readers :
-             {std::size_t{1}, std::size_t{4}, std::size_t{16}, std::size_t{4096}}) {
-            const Membership membership = view(size, readers);
-            const std::set<Rank> distinct(membership.readers().begin(), membership.readers().end());
-            EXPECT_EQ(distinct.size(), std::min<std::size_t>(size, readers));
-            EXPECT_EQ(membership.readers().size(), distinct.size());
-            for (const Rank reader : distinct) {
-                EXPECT_TRUE(membership.is_alive(reader));
+std::map<std::string, Route> routes(const Membership& membership, const std::vector<std::string>& trees) {
+    std::map<std::string, Route> result;
+    for (const std::string& tree : trees) {
+        result[tree] = membership.route(tree);
+    }
+    return result;
+}
+
+bool contains(const std::vector<Rank>& all, Rank one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+std::vector<Rank> others_than(Rank self, std::uint32_t size) {
+    std::vector<Rank> ranks;
+    for (std::uint32_t rank = 0; rank < size; ++rank) {
+        if (Rank{rank} != self) {
+            ranks.push_back(Rank{rank});
+        }
+    }
+    return ranks;
+}
+
+// ---- what is news
+
+TEST(News, OfTwoReportsTheHigherIncarnationCountsAndThenTheLaterState) {
+    std::vector<News> reports;
+    for (std::uint32_t incarnation = 0; incarnation < 4; ++incarnation) {
+        for (const NodeState state :
+             {NodeState::serving, NodeState::resigned, NodeState::suspect, NodeState::dead}) {
+            reports.push_back(news_of(3, incarnation, state));
+        }
+    }
+    for (std::size_t earlier = 1; earlier < reports.size(); ++earlier) {  // the first one says nothing
+        for (std::size_t later = earlier; later < reports.size(); ++later) {
+            Membership upwards = view(8, 4);
+            EXPECT_EQ(upwards.note(reports[earlier]), Heard::news);
+            EXPECT_EQ(upwards.note(reports[later]), earlier == later ? Heard::nothing_new : Heard::news);
+            EXPECT_EQ(upwards.state(Rank{3}), reports[later].state);
+            Membership downwards = view(8, 4);
+            downwards.note(reports[later]);
+            EXPECT_EQ(downwards.note(reports[earlier]), Heard::nothing_new);
+            EXPECT_EQ(downwards.state(Rank{3}), reports[later].state);
+            EXPECT_EQ(downwards.epoch(), upwards.epoch());
+        }
+    }
+    EXPECT_EQ(view(8, 4).note(reports[0]), Heard::nothing_new);
+}
+
+std::vector<News> random_reports(std::mt19937& random, std::uint32_t size, std::size_t count) {
+    std::vector<News> reports;
+    for (std::size_t i = 0; i < count; ++i) {
+        reports.push_back(news_of(static_cast<std::uint32_t>(random() % size),
+                                  static_cast<std::uint32_t>(random() % 4),
+                                  static_cast<NodeState>(random() % 4)));
+    }
+    return reports;
+}
+
+TEST(News, InAnyOrderAndHoweverOftenItIsToldAllNodesAgree) {
+    constexpr std::uint32_t size = 40;
+    const auto trees = file_trees(50);
+    std::mt19937 random(1);
+    for (int round = 0; round < 200; ++round) {
+        const auto reports = random_reports(random, size, 1 + random() % 100);
+        std::unique_ptr<Membership> expected;
+        for (std::uint32_t self = size; self < size + 10; ++self) {  // nobody hears of itself
+            auto told = reports;
+            for (std::size_t again = random() % 50; again > 0; --again) {
+                told.push_back(reports[random() % reports.size()]);
             }
-            for (const std::string& tree : file_trees(50)) {
-                EXPECT_TRUE(distinct.contains(membership.reader_of(tree)));
+            std::shuffle(told.begin(), told.end(), random);
+            auto membership = std::make_unique<Membership>(
+                Membership::Options{.size = size + 10, .self = Rank{self}, .readers = 8});
+            for (const News& news : told) {
+                const auto epoch = membership->epoch();
+                const Heard heard = membership->note(news);
+                ASSERT_EQ(heard == Heard::news, membership->epoch() > epoch);
+                ASSERT_EQ(heard == Heard::nothing_new, membership->epoch() == epoch);
             }
+            if (expected == nullptr) {
+                expected = std::move(membership);
+                continue;
+            }
+            ASSERT_EQ(states(*membership), states(*expected));
+            ASSERT_EQ(membership->epoch(), expected->epoch());
+            ASSERT_EQ(membership->alive(), expected->alive());
+            ASSERT_EQ(membership->readers(), expected->readers());
+            ASSERT_EQ(routes(*membership, trees), routes(*expected, trees));
         }
     }
 }
 
-TEST(Membership, AllNodesAgreeInWhateverOrderTheyLearnOfLosses) {
-    constexpr std::uint32_t size = 40;
-    const auto trees = file_trees(200);
-    const std::vector<Rank> lost = {Rank{3}, Rank{17}, Rank{18}, Rank{39}, Rank{0}, Rank{22}};
-    Membership first = view(size, 8, Rank{1});
-    for (const Rank rank : lost) {
-        first.lose(rank);
+// Nodes that hear different things, of themselves too, and then talk to each other.
+TEST(News, NodesThatTalkToEachOtherEndWithOneViewInWhichTheLivingAreAlive) {
+    constexpr std::uint32_t size = 10;  // so few that the latest changes are all of them
+    std::mt19937 random(2);
+    for (std::uint32_t round = 0; round < 200; ++round) {
+        std::vector<Membership> views;
+        for (std::uint32_t self = 0; self < size; ++self) {
+            views.push_back(view(size, 4, Rank{self}));
+            for (const News& news : random_reports(random, size, random() % 20)) {
+                views.back().note(news);
+            }
+        }
+        views[round % size].resign();
+        views[(round + 1) % size].leave();
+        const auto talk = [&](std::uint32_t from, std::uint32_t to) {
+            bool is_new = false;
+            for (const News& news : views[from].news_for(Rank{to})) {
+                is_new = views[to].note(news) != Heard::nothing_new || is_new;
+            }
+            return is_new;
+        };
+        bool is_new = true;
+        for (int rounds = 0; is_new; ++rounds) {
+            ASSERT_LT(rounds, 20) << "it does not end";
+            is_new = false;
+            for (std::uint32_t from = 0; from < size; ++from) {
+                for (std::uint32_t to = 0; to < size; ++to) {
+                    is_new = (from != to && talk(from, to)) || is_new;
+                }
+            }
+        }
+        for (std::uint32_t self = 0; self < size; ++self) {
+            ASSERT_EQ(states(views[self]), states(views[0]));
+            ASSERT_EQ(views[self].epoch(), views[0].epoch());
+            const bool has_resigned = self == round % size;
+            const bool has_left = self == (round + 1) % size;
+            ASSERT_EQ(views[0].state(Rank{self}), has_resigned ? NodeState::resigned
+                                                  : has_left   ? NodeState::dead
+                                                               : NodeState::serving);
+        }
     }
-    const auto expected = readers_of(first, trees);
-    std::mt19937 random(1);
-    for (std::uint32_t self = 0; self < size; ++self) {
-        if (std::find(lost.begin(), lost.end(), Rank{self}) != lost.end()) {
-            continue;
+}
+
+TEST(News, ANodeContradictsWhatIsWrongAboutItself) {
+    Membership accuser = view(8, 4, Rank{0});
+    Membership accused = view(8, 4, Rank{3});
+    for (std::uint32_t incarnation = 1; incarnation < 4; ++incarnation) {
+        accuser.suspect(Rank{3});
+        ASSERT_EQ(accuser.suspects(), std::vector{Rank{3}});
+        const auto accusation = accuser.news_for(Rank{3});
+        ASSERT_EQ(accused.note(news_of(3, incarnation - 1, NodeState::suspect)), Heard::denied);
+        ASSERT_EQ(accused.state(Rank{3}), NodeState::serving);
+        for (const News& news : accusation) {
+            ASSERT_EQ(accused.note(news), Heard::nothing_new) << "denied once";
         }
-        auto order = lost;
-        std::shuffle(order.begin(), order.end(), random);
-        Membership membership = view(size, 8, Rank{self});
-        for (const Rank rank : order) {
-            membership.lose(rank);
-            membership.lose(rank);  // idempotent
+        const News denial = news_of(3, incarnation, NodeState::serving);
+        const auto told = accused.news_for(Rank{0});
+        ASSERT_EQ(std::count(told.begin(), told.end(), denial), 1);
+        ASSERT_EQ(accuser.note(denial), Heard::news);
+        ASSERT_TRUE(accuser.is_alive(Rank{3}));
+        ASSERT_TRUE(accuser.suspects().empty());
+        ASSERT_EQ(accuser.note(news_of(3, incarnation - 1, NodeState::suspect)), Heard::nothing_new)
+            << "an old one";
+    }
+    EXPECT_EQ(accused.note(news_of(3, 3, NodeState::dead)), Heard::denied);
+    EXPECT_EQ(accused.note(news_of(3, 100, NodeState::serving)), Heard::denied)
+        << "of an earlier life, perhaps";
+    EXPECT_EQ(accused.state(Rank{3}), NodeState::serving);
+}
+
+TEST(News, ASuspicionOfANodeThatHasResignedIsDeniedAndItStaysResigned) {
+    Membership membership = view(8, 4, Rank{3});
+    membership.resign();
+    EXPECT_EQ(membership.note(news_of(3, 1, NodeState::suspect)), Heard::denied);
+    EXPECT_EQ(membership.state(Rank{3}), NodeState::resigned);
+    EXPECT_EQ(membership.news_for(Rank{0}).front(), news_of(3, 2, NodeState::resigned));
+}
+
+TEST(News, OfANodeThatLeftCountsWhateverElseIsTold) {
+    Membership leaving = view(8, 4, Rank{3});
+    leaving.leave();
+    const News last = news_of(3, 1, NodeState::dead);
+    EXPECT_EQ(leaving.news_for(Rank{0}), std::vector<News>({last, news_of(0, 0, NodeState::serving)}));
+    Membership membership = view(8, 4, Rank{0});
+    EXPECT_EQ(membership.note(last), Heard::news);
+    membership.suspect(Rank{3});
+    for (const NodeState state : {NodeState::serving, NodeState::resigned, NodeState::suspect}) {
+        EXPECT_EQ(membership.note(news_of(3, 1, state)), Heard::nothing_new);
+    }
+    EXPECT_EQ(membership.state(Rank{3}), NodeState::dead);
+    EXPECT_TRUE(membership.suspects().empty());
+}
+
+TEST(News, WhatIsCutStaysCutWhateverIsTold) {
+    for (const NodeState before :
+         {NodeState::serving, NodeState::resigned, NodeState::suspect, NodeState::dead}) {
+        Membership membership = view(8, 4, Rank{0});
+        membership.note(news_of(3, 1, before));
+        membership.cut(Rank{3});
+        membership.cut(Rank{3});
+        for (const std::uint32_t incarnation : {0U, 1U, 2U, incarnation_max}) {
+            for (const NodeState state :
+                 {NodeState::serving, NodeState::resigned, NodeState::suspect, NodeState::dead}) {
+                EXPECT_EQ(membership.note(news_of(3, incarnation, state)), Heard::nothing_new);
+            }
         }
-        EXPECT_EQ(membership.readers(), first.readers());
-        EXPECT_EQ(readers_of(membership, trees), expected);
+        membership.suspect(Rank{3});
+        EXPECT_EQ(membership.state(Rank{3}), NodeState::dead);
+        EXPECT_FALSE(contains(membership.alive(), Rank{3}));
+        EXPECT_TRUE(membership.suspects().empty());
+        for (const News& news : membership.news_for(Rank{1})) {
+            EXPECT_NE(news.rank, Rank{3}) << "others may reach it";
+        }
+    }
+}
+
+TEST(News, TellsTheLatestChangesAndToWhomItConcernsTheirOwnState) {
+    Membership membership = view(200, 4, Rank{0});
+    EXPECT_TRUE(membership.news().empty()) << "most messages carry none";
+    for (std::uint32_t rank = 100; rank < 150; ++rank) {
+        membership.suspect(Rank{rank});
+    }
+    for (const std::uint32_t to : {7U, 100U, 149U}) {
+        const auto told = membership.news_for(Rank{to});
+        ASSERT_LE(told.size(), news_told_max);
+        std::set<Rank> ranks;
+        for (const News& news : told) {
+            EXPECT_TRUE(ranks.insert(news.rank).second) << "told twice";
+            EXPECT_EQ(news.state, membership.state(news.rank));
+        }
+        EXPECT_TRUE(ranks.contains(Rank{to}));
+        EXPECT_TRUE(ranks.contains(Rank{0}));
+        EXPECT_TRUE(ranks.contains(Rank{149}));
+        EXPECT_TRUE(ranks.contains(Rank{140}));
+    }
+    membership.note(news_of(100, 1, NodeState::serving));
+    EXPECT_EQ(membership.news().back(), news_of(100, 1, NodeState::serving)) << "the latest last";
+}
+
+TEST(News, EachChangeHasALaterEpoch) {
+    Membership membership = view(8, 4, Rank{0});
+    std::uint64_t last = membership.epoch();
+    const auto has_grown = [&] { return std::exchange(last, membership.epoch()) < membership.epoch(); };
+    membership.suspect(Rank{3});
+    EXPECT_TRUE(has_grown());
+    membership.suspect(Rank{3});
+    EXPECT_FALSE(has_grown());
+    for (const News& news : {news_of(3, 1, NodeState::serving), news_of(3, 1, NodeState::dead),
+                             news_of(3, 2, NodeState::serving), news_of(0, 0, NodeState::suspect),
+                             news_of(4, incarnation_max, NodeState::dead)}) {
+        membership.note(news);
+        EXPECT_TRUE(has_grown());
+    }
+    membership.resign();
+    EXPECT_TRUE(has_grown());
+    membership.resume();
+    EXPECT_TRUE(has_grown());
+    membership.cut(Rank{5});
+    EXPECT_TRUE(has_grown());
+    membership.leave();
+    EXPECT_TRUE(has_grown());
+}
+
+// ---- offices
+
+TEST(Offices, ReadersAreDistinctLiveServingNodes) {
+    std::mt19937 random(3);
+    for (const std::uint32_t size : {1U, 2U, 5U, 16U, 17U, 100U, 1000U}) {
+        for (const std::size_t readers :
+             {std::size_t{1}, std::size_t{4}, std::size_t{16}, std::size_t{100}, std::size_t{4096}}) {
+            Membership membership = view(size, readers, Rank{size / 2});
+            EXPECT_EQ(membership.readers().size(), std::min<std::size_t>(size, readers));
+            for (std::uint32_t changes = 0; changes < 50; ++changes) {
+                const auto list = membership.readers();
+                ASSERT_TRUE(std::is_sorted(list.begin(), list.end()));
+                ASSERT_EQ(std::adjacent_find(list.begin(), list.end()), list.end());
+                for (const Rank reader : list) {
+                    ASSERT_EQ(membership.state(reader), NodeState::serving);
+                    ASSERT_TRUE(contains(membership.alive(), reader));
+                }
+                for (const std::string& tree : file_trees(5)) {
+                    for (std::size_t turn = 0; turn < 20; ++turn) {
+                        const Route route = membership.route(tree, turn);
+                        ASSERT_TRUE(list.empty() || contains(list, route.reader));
+                        ASSERT_EQ(route.reader, membership.route(tree).reader) << "all of a file tree";
+                        ASSERT_LT(route.tree, tree_count(size));
+                    }
+                }
+                membership.note(random_reports(random, size, 1).front());
+            }
+        }
     }
 }
 
 // The election is part of the protocol: daemons of one job must agree, whatever compiler built them.
-TEST(Membership, FileTreesSpreadEvenlyOverTheReaders) {
+TEST(Offices, FileTreesSpreadEvenlyOverThem) {
     constexpr std::size_t trees = 16000;
     const Membership membership = view(100, 16);
     std::map<Rank, std::size_t> shares;
     for (const std::string& tree : file_trees(trees)) {
-        ++shares[membership.reader_of(tree)];
+        ++shares[membership.route(tree).reader];
     }
     ASSERT_EQ(shares.size(), 16U);
     for (const auto& [rank, share] : shares) {
@@ -92,95 +344,213 @@ TEST(Membership, FileTreesSpreadEvenlyOverTheReaders) {
     }
 }
 
-TEST(Membership, ALostReaderMovesItsOwnFileTreesOnly) {
+TEST(Offices, ALostReaderMovesItsOwnFileTreesOnly) {
     const auto trees = file_trees(2000);
     for (const std::uint32_t size : {5U, 16U, 17U, 100U, 333U}) {
         for (const std::size_t readers : {std::size_t{1}, std::size_t{3}, std::size_t{16}}) {
             const Membership whole = view(size, readers, Rank{size - 1});
-            const auto before = readers_of(whole, trees);
+            const auto before = routes(whole, trees);
             for (const Rank lost : whole.readers()) {
-                if (lost == whole.self()) {
-                    continue;
-                }
-                Membership membership = whole;
-                membership.lose(lost);
-                const auto after = readers_of(membership, trees);
-                std::size_t moved_from_others = 0;
-                for (const auto& [tree, reader] : before) {
-                    if (reader == lost) {
-                        EXPECT_NE(after.at(tree), lost);
-                    } else {
-                        moved_from_others += after.at(tree) == reader ? 0 : 1;
+                for (const NodeState state : {NodeState::resigned, NodeState::suspect, NodeState::dead}) {
+                    Membership membership = whole;
+                    if (lost == whole.self() ||
+                        membership.note(news_of(lost.value, 1, state)) != Heard::news) {
+                        continue;
                     }
+                    std::size_t moved_from_others = 0;
+                    for (const auto& [tree, route] : routes(membership, trees)) {
+                        EXPECT_NE(route.reader, lost);
+                        const Rank reader = before.at(tree).reader;
+                        moved_from_others += reader == lost || route.reader == reader ? 0 : 1;
+                    }
+                    EXPECT_EQ(moved_from_others, 0U)
+                        << size << " nodes, " << readers << " readers, lost " << lost.value;
+                    membership.note(news_of(lost.value, 2, NodeState::serving));
+                    EXPECT_EQ(routes(membership, trees), before) << "they come back";
                 }
-                EXPECT_EQ(moved_from_others, 0U)
-                    << size << " nodes, " << readers << " readers, lost " << lost.value;
             }
         }
     }
 }
 
-TEST(Membership, ALostNodeThatIsNoReaderMovesNothing) {
+TEST(Offices, ALostNodeThatIsNoReaderMovesNothing) {
     const auto trees = file_trees(500);
     Membership membership = view(100, 8);
     const auto readers = membership.readers();
-    const auto before = readers_of(membership, trees);
-    for (std::uint32_t rank = 1; rank < 100; ++rank) {
-        if (std::find(readers.begin(), readers.end(), Rank{rank}) == readers.end()) {
-            membership.lose(Rank{rank});
+    const auto before = routes(membership, trees);
+    for (const Rank rank : others_than(Rank{0}, 100)) {
+        if (!contains(readers, rank)) {
+            membership.suspect(rank);
         }
     }
     EXPECT_EQ(membership.readers(), readers);
-    EXPECT_EQ(readers_of(membership, trees), before);
+    EXPECT_EQ(routes(membership, trees), before);
 }
 
-// Every node's own view of its place in the tree, put together.
-void expect_tree_over(const std::vector<Membership>& views, Rank root) {
-    std::set<Rank> reached = {root};
-    std::vector<Rank> order = {root};
+TEST(Offices, RanksUpToTheNextSeatSucceedEachOther) {
+    const Membership whole = view(40, 4, Rank{39});
+    ASSERT_EQ(whole.readers(), (std::vector{Rank{0}, Rank{10}, Rank{20}, Rank{30}}));
+    Membership membership = whole;
+    for (std::uint32_t rank = 10; rank < 20; ++rank) {
+        EXPECT_EQ(membership.readers()[1], Rank{rank});
+        membership.suspect(Rank{rank});
+    }
+    EXPECT_EQ(membership.readers(), (std::vector{Rank{0}, Rank{20}, Rank{30}})) << "nobody is left in it";
+    const auto trees = file_trees(1000);
+    std::map<Rank, std::size_t> inherited;
+    for (const std::string& tree : trees) {
+        const Rank before = whole.route(tree).reader;
+        const Rank now = membership.route(tree).reader;
+        if (before == Rank{10}) {
+            ++inherited[now];
+        } else {
+            EXPECT_EQ(now, before);
+        }
+    }
+    EXPECT_EQ(inherited.size(), 3U) << "by all others";
+    membership.note(news_of(15, 1, NodeState::serving));
+    EXPECT_EQ(membership.readers()[1], Rank{15});
+    membership.note(news_of(12, 1, NodeState::resigned));
+    EXPECT_EQ(membership.readers()[1], Rank{15}) << "12 is back, but not in office";
+    membership.note(news_of(12, 2, NodeState::serving));
+    EXPECT_EQ(membership.readers()[1], Rank{12});
+}
+
+TEST(Offices, ANodeThatResignsAndResumesLeavesItsOfficeAndIsBackInIt) {
+    Membership membership = view(40, 4, Rank{10});
+    const auto trees = file_trees(100);
+    const auto before = routes(membership, trees);
+    membership.resign();
+    EXPECT_TRUE(membership.is_alive(Rank{10}));
+    EXPECT_EQ(membership.readers(), (std::vector{Rank{0}, Rank{11}, Rank{20}, Rank{30}}));
+    for (const auto& [tree, route] : routes(membership, trees)) {
+        const Rank reader = before.at(tree).reader;
+        EXPECT_EQ(route.reader, reader == Rank{10} ? Rank{11} : reader);
+        EXPECT_EQ(route.tree, before.at(tree).tree) << "the office has its tree, whoever holds it";
+    }
+    membership.resume();
+    EXPECT_EQ(routes(membership, trees), before);
+}
+
+TEST(Offices, WhereNobodyIsInOfficeANodeReadsForItself) {
+    for (const NodeState state : {NodeState::resigned, NodeState::dead}) {
+        Membership membership = view(8, 4, Rank{5});
+        membership.resign();
+        for (const Rank rank : others_than(Rank{5}, 8)) {
+            membership.note(news_of(rank.value, 1, state));
+        }
+        EXPECT_TRUE(membership.readers().empty());
+        EXPECT_EQ(membership.route("/app").reader, Rank{5});
+        EXPECT_FALSE(membership.next_reader("/app", {}));
+    }
+}
+
+TEST(Offices, TheNextReaderIsTheOneThatWouldFollow) {
+    for (const std::size_t readers : {std::size_t{1}, std::size_t{4}, std::size_t{12}}) {
+        const Membership whole = view(12, readers, Rank{5}, 2);
+        for (const std::string& tree : file_trees(50)) {
+            Membership membership = whole;
+            std::vector<Rank> tried;
+            while (const auto next = membership.next_reader(tree, {})) {
+                EXPECT_EQ(membership.route(tree).reader, *next);
+                EXPECT_EQ(whole.next_reader(tree, tried), next);
+                ASSERT_FALSE(contains(tried, *next));
+                tried.push_back(*next);
+                if (*next == membership.self()) {
+                    membership.resign();
+                } else {
+                    membership.suspect(*next);
+                }
+            }
+            EXPECT_EQ(tried.size(), 12U);
+            EXPECT_FALSE(whole.next_reader(tree, tried));
+        }
+    }
+}
+
+// ---- trees
+
+// The first tree of an office is its own: small objects leave from the root. The others take turns, so that
+// not everything of a large file is forwarded by the same nodes.
+TEST(Routes, AStreamTakesAllTreesAlike) {
+    for (const std::uint32_t size : {1U, 2U, 3U, 16U, 40U, 1000U}) {
+        const Membership membership = view(size, 16);
+        for (const std::string& file_tree : file_trees(10)) {
+            const Route first = membership.route(file_tree);
+            std::map<std::uint32_t, std::size_t> taken;
+            const std::uint32_t others = std::max(tree_count(size), 2U) - 1;
+            for (std::size_t turn = 1; turn <= 10 * others; ++turn) {
+                ++taken[membership.route(file_tree, turn).tree];
+            }
+            if (size > 1) {
+                EXPECT_FALSE(taken.contains(first.tree));
+            }
+            EXPECT_EQ(taken.size(), others);
+            for (const auto& [tree, times] : taken) {
+                EXPECT_EQ(times, 10U);
+            }
+            if (size >= 16) {
+                EXPECT_EQ(first.reader, Rank{tree_root(size, first.tree)}) << "the root of its tree";
+            }
+        }
+    }
+}
+
+// Every live node's own view of its place in the tree, put together.
+void expect_tree_over(const std::vector<Membership>& views, const Route& route) {
     std::map<Rank, const Membership*> by_rank;
     for (const Membership& membership : views) {
         by_rank[membership.self()] = &membership;
     }
+    std::map<Rank, std::size_t> depth = {{route.reader, 0}};
+    std::vector<Rank> order = {route.reader};
     for (std::size_t next = 0; next < order.size(); ++next) {
-        for (const Rank child : by_rank.at(order[next])->children(root)) {
+        const Membership& node = *by_rank.at(order[next]);
+        const auto children = node.children(route);
+        auto neighbours = children;
+        if (const auto parent = node.parent(route)) {
+            neighbours.push_back(*parent);
+        }
+        ASSERT_EQ(node.neighbours(route), neighbours);
+        ASSERT_EQ(node.depth(route), depth[node.self()]);
+        for (const Rank child : children) {
             ASSERT_TRUE(by_rank.contains(child)) << "a lost node in the tree";
-            ASSERT_TRUE(reached.insert(child).second) << "reached twice";
-            ASSERT_EQ(by_rank.at(child)->parent(root), order[next]);
+            ASSERT_TRUE(depth.emplace(child, depth[node.self()] + 1).second) << "reached twice";
+            ASSERT_EQ(by_rank.at(child)->parent(route), node.self());
+            ASSERT_EQ(by_rank.at(child)->grandparent(route), node.parent(route));
             order.push_back(child);
         }
     }
-    ASSERT_FALSE(by_rank.at(root)->parent(root));
-    ASSERT_EQ(reached.size(), views.size());
+    ASSERT_FALSE(by_rank.at(route.reader)->parent(route));
+    ASSERT_FALSE(by_rank.at(route.reader)->grandparent(route));
+    ASSERT_EQ(order.size(), views.size());
 }
 
-TEST(Membership, SuspectsComeBackAndThoseGoneForGoodDoNot) {
-    Membership membership({.size = 10, .self = Rank{0}, .arity = 2, .readers = 4});
-    const auto alive = membership.alive();
-    const auto readers = membership.readers();
-    membership.lose({.rank = Rank{3}, .silent_since = TimePoint()});
-    membership.lose({.rank = Rank{4}, .silent_since = TimePoint()});
-    membership.lose(Rank{5});
-    EXPECT_EQ(membership.suspects(), (std::vector{Rank{3}, Rank{4}}));
-    membership.lose(Rank{4});  // now it is known
-    EXPECT_EQ(membership.suspects(), std::vector{Rank{3}});
-    membership.lose({.rank = Rank{5}, .silent_since = TimePoint()});
-    for (std::uint32_t rank = 3; rank < 6; ++rank) {
-        membership.regain(Rank{rank}, TimePoint{});
-        EXPECT_EQ(membership.is_alive(Rank{rank}), rank == 3);
+TEST(Trees, ReachEveryLiveNodeOnceFromAnyReader) {
+    std::mt19937 random(4);
+    for (int round = 0; round < 60; ++round) {
+        const auto size = static_cast<std::uint32_t>(1 + random() % 60);
+        const std::size_t arity = 1 + random() % 5;
+        std::vector<Rank> ranks = others_than(Rank{size}, size);
+        std::shuffle(ranks.begin(), ranks.end(), random);
+        const auto dead = static_cast<std::ptrdiff_t>(random() % size);
+        std::vector<Membership> views;
+        for (auto live = ranks.begin() + dead; live != ranks.end(); ++live) {
+            views.push_back(view(size, 4, *live, arity));
+            for (auto lost = ranks.begin(); lost != ranks.begin() + dead; ++lost) {
+                views.back().suspect(*lost);
+            }
+        }
+        for (const Membership& reader : views) {
+            for (std::uint32_t tree = 0; tree < tree_count(size); ++tree) {
+                ASSERT_NO_FATAL_FAILURE(expect_tree_over(views, {.reader = reader.self(), .tree = tree}))
+                    << size << " nodes, reader " << reader.self().value << ", tree " << tree;
+            }
+        }
     }
-    membership.regain(Rank{77}, TimePoint{});
-    EXPECT_EQ(membership.alive().size(), alive.size() - 2);
-
-    Membership other({.size = 10, .self = Rank{0}, .arity = 2, .readers = 4});
-    other.lose({.rank = readers.back(), .silent_since = TimePoint()});
-    EXPECT_NE(other.readers(), readers);
-    other.regain(readers.back(), TimePoint{});
-    EXPECT_EQ(other.alive(), alive);
-    EXPECT_EQ(other.readers(), readers);
 }
 
-TEST(Membership, TreesReachAllLiveNodesDownToTheLastOne) {
+TEST(Trees, ReachAllLiveNodesDownToTheLastOne) {
     constexpr std::uint32_t size = 24;
     for (const std::size_t arity : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
         std::vector<std::uint32_t> order(size);
@@ -192,18 +562,12 @@ TEST(Membership, TreesReachAllLiveNodesDownToTheLastOne) {
             views.push_back(view(size, 4, Rank{rank}, arity));
         }
         while (true) {
-            for (const Membership& membership : views) {
-                ASSERT_NO_FATAL_FAILURE(expect_tree_over(views, membership.self()));
-            }
             const Membership& any = views.front();
             ASSERT_EQ(any.alive().size(), views.size());
-            ASSERT_GE(any.readers().size(), 1U);
-            ASSERT_LE(any.readers().size(), 4U);
-            for (const Rank reader : any.readers()) {
-                ASSERT_TRUE(any.is_alive(reader));
-            }
             for (const std::string& tree : file_trees(20)) {
-                ASSERT_TRUE(any.is_alive(any.reader_of(tree)));
+                for (const std::size_t turn : {0U, 1U, 7U}) {
+                    ASSERT_NO_FATAL_FAILURE(expect_tree_over(views, any.route(tree, turn)));
+                }
             }
             if (views.size() == 1) {
                 break;
@@ -211,7 +575,7 @@ TEST(Membership, TreesReachAllLiveNodesDownToTheLastOne) {
             const Rank lost = views.back().self();
             views.pop_back();
             for (Membership& membership : views) {
-                membership.lose(lost);
+                membership.suspect(lost);
                 ASSERT_FALSE(membership.is_alive(lost));
             }
         }
@@ -219,91 +583,129 @@ TEST(Membership, TreesReachAllLiveNodesDownToTheLastOne) {
     }
 }
 
-// Nodes whose views differ compute different trees of a root. Still a broadcast cannot circle between them:
-// in every view it moves away from the root, counted round the ring of ranks.
-TEST(Membership, NoMixOfViewsClosesARing) {
+// Nodes whose views differ believe in different trees of the living. Still a broadcast cannot circle between
+// them: in every view it moves away from the root, and never back to the reader.
+TEST(Trees, NoMixOfViewsClosesARing) {
     constexpr std::uint32_t size = 60;
     std::mt19937 random(11);
     for (int round = 0; round < 200; ++round) {
         const Rank self{static_cast<std::uint32_t>(random() % size)};
         Membership membership = view(size, 4, self, 1 + random() % 4);
-        for (std::uint32_t losses = static_cast<std::uint32_t>(random() % size); losses != 0; --losses) {
-            const Rank lost{static_cast<std::uint32_t>(random() % size)};
-            if (lost != self) {
-                membership.lose(lost);
+        for (const News& news : random_reports(random, size, random() % size)) {
+            if (news.rank != self) {
+                membership.note(news);
             }
         }
-        for (const Rank root : membership.alive()) {
-            const auto distance = [root](Rank rank) { return (rank.value + size - root.value) % size; };
-            for (const Rank child : membership.children(root)) {
-                ASSERT_GT(distance(child), distance(self));
+        for (std::uint32_t reader = 0; reader < size; ++reader) {
+            for (std::uint32_t tree = 0; tree < tree_count(size); ++tree) {
+                const Route route{.reader = Rank{reader}, .tree = tree};
+                const auto position = [&](Rank rank) {
+                    return (rank.value + size - tree_root(size, tree)) % size;
+                };
+                for (const Rank child : membership.children(route)) {
+                    ASSERT_NE(child, route.reader);
+                    ASSERT_TRUE(self == route.reader || position(child) > position(self));
+                }
+                const auto parent = membership.parent(route);
+                ASSERT_EQ(parent.has_value(), self != route.reader);
+                ASSERT_TRUE(!parent || *parent == route.reader || position(*parent) < position(self));
+                ASSERT_LE(membership.depth(route), size);
             }
-            const auto parent = membership.parent(root);
-            ASSERT_EQ(parent.has_value(), root != self);
-            ASSERT_TRUE(!parent || distance(*parent) < distance(self));
         }
     }
 }
 
-TEST(Membership, EachChangeOfAViewHasALaterEpoch) {
-    Membership membership({.size = 8, .self = Rank{0}});
-    EXPECT_EQ(membership.epoch(), 0U);
-    const LostNode suspect{.rank = Rank{3}, .silent_since = TimePoint{}};
-    membership.lose(suspect);
-    membership.lose(suspect);
-    EXPECT_EQ(membership.epoch(), 1U);
-    membership.note_epoch(5);
-    membership.note_epoch(2);
-    EXPECT_EQ(membership.epoch(), 5U);
-    membership.regain(Rank{3}, TimePoint{});
-    membership.regain(Rank{4}, TimePoint{});
-    EXPECT_EQ(membership.epoch(), 6U);
-    EXPECT_EQ(membership.return_of(Rank{3})->epoch, 6U);
-    EXPECT_FALSE(membership.return_of(Rank{4}));
-    membership.lose(suspect);
-    EXPECT_FALSE(membership.return_of(Rank{3}));
-}
-
-TEST(Membership, AViewTellsWhoIsSuspectedAndWhoIsBackSinceWhen) {
-    using namespace std::chrono_literals;
-    Membership membership({.size = 100, .self = Rank{0}});
-    const TimePoint start{1h};
-    EXPECT_EQ(membership.view(start), View{});
-    for (std::uint32_t rank = 1; rank <= 70; ++rank) {
-        membership.lose({.rank = Rank{rank}, .silent_since = start});
+// Exact, over all nodes.
+TEST(Trees, WhenANodeIsLostOnlyItsChildrenGetAnotherParent) {
+    constexpr std::uint32_t size = 8192;
+    const std::vector<Rank> readers = view(size, 4).readers();
+    // A root that is no reader, inner nodes of some tree and of another, and the last leaf of the first.
+    const std::vector<Rank> lost_ones = {Rank{512}, Rank{1}, Rank{600}, Rank{3000}, Rank{7777}, Rank{8191}};
+    std::vector<Route> all_routes;
+    for (const Rank reader : readers) {
+        for (std::uint32_t tree = 0; tree < tree_count(size); ++tree) {
+            all_routes.push_back({.reader = reader, .tree = tree});
+        }
     }
-    membership.lose(Rank{80});
-    EXPECT_EQ(membership.view(start).suspects.size(), suspects_told_max);
-    EXPECT_EQ(membership.view(start + 2s).suspects.front(), (Sighting{Rank{70}, 2s}));
-    for (std::uint32_t rank = 1; rank <= 70; ++rank) {
-        membership.regain(Rank{rank}, start + 3s);
+    std::map<Rank, std::size_t> changed;
+    std::map<Rank, std::size_t> children;
+    for (const Rank lost : lost_ones) {
+        ASSERT_FALSE(contains(readers, lost));
+        for (const Route& route : all_routes) {
+            children[lost] += view(size, 4, lost).children(route).size();
+        }
     }
-    const View view = membership.view(start + 5s);
-    EXPECT_TRUE(view.suspects.empty()) << "80 is gone for good, which is nobody else's concern";
-    EXPECT_EQ(view.returned.size(), returned_told_max);
-    EXPECT_EQ(view.returned.front(), (Sighting{Rank{70}, 2s}));
-    EXPECT_EQ(view.epoch, 141U);
-    EXPECT_TRUE(membership.view(start + 63s).returned.empty());
-}
-
-// They follow each other as if those before had been lost one by one.
-TEST(Membership, TheNextReadersAreThoseThatWouldFollow) {
-    for (const std::size_t readers : {std::size_t{1}, std::size_t{4}, std::size_t{12}}) {
-        Membership membership({.size = 12, .self = Rank{5}, .arity = 2, .readers = readers});
-        for (int tree = 0; tree < 50; ++tree) {
-            const std::string path = "/app/" + std::to_string(tree);
-            const auto order = membership.readers_of(path, 3);
-            ASSERT_EQ(order.size(), 3U);
-            EXPECT_EQ(order[0], membership.reader_of(path));
-            if (order[0] == Rank{5}) {
+    for (std::uint32_t self = 0; self < size; ++self) {
+        Membership membership = view(size, 4, Rank{self});
+        std::vector<std::optional<Rank>> before;
+        std::vector<std::optional<Rank>> grandparents;
+        for (const Route& route : all_routes) {
+            before.push_back(membership.parent(route));
+            grandparents.push_back(membership.grandparent(route));
+        }
+        for (const Rank lost : lost_ones) {
+            if (lost == Rank{self}) {
                 continue;
             }
-            Membership after({.size = 12, .self = Rank{5}, .arity = 2, .readers = readers});
-            after.lose(order[0]);
-            EXPECT_EQ(after.reader_of(path), order[1]);
+            membership.suspect(lost);
+            for (std::size_t i = 0; i < all_routes.size(); ++i) {
+                const auto after = membership.parent(all_routes[i]);
+                if (before[i] == lost) {
+                    ++changed[lost];
+                    ASSERT_EQ(after, grandparents[i]);
+                } else {
+                    ASSERT_EQ(after, before[i])
+                        << "of node " << self << ", which is no child of " << lost.value;
+                }
+            }
+            membership.note(news_of(lost.value, 1, NodeState::serving));
+            for (std::size_t i = 0; i < all_routes.size(); ++i) {
+                ASSERT_EQ(membership.parent(all_routes[i]), before[i]) << "it is back";
+            }
+            membership.note(news_of(lost.value, 2, NodeState::serving));
         }
-        EXPECT_EQ(membership.readers_of("/app", 100).size(), 12U);
     }
+    for (const Rank lost : lost_ones) {
+        EXPECT_EQ(changed[lost], children[lost]) << "of node " << lost.value;
+        EXPECT_GT(changed[lost], 0U);
+        std::printf("node %u lost: of %zu parents %zu change, all of its children\n", lost.value,
+                    (size - 1) * all_routes.size(), changed[lost]);
+    }
+}
+
+// Exact, over all nodes.
+TEST(Trees, ANodeHasFewPeersInALongRun) {
+    constexpr std::uint32_t size = 8192;
+    constexpr std::size_t extents = 4000;
+    const Membership any = view(size, 16);
+    // Of each reader a file tree, and of that so many extents.
+    std::map<Rank, std::set<std::uint32_t>> trees_of_reader;
+    for (const std::string& file_tree : file_trees(1000)) {
+        const Rank reader = any.route(file_tree).reader;
+        if (trees_of_reader.contains(reader)) {
+            continue;
+        }
+        for (std::size_t turn = 0; turn < extents; ++turn) {
+            const Route route = any.route(file_tree, turn);
+            ASSERT_EQ(route.reader, reader);
+            trees_of_reader[reader].insert(route.tree);
+        }
+    }
+    ASSERT_EQ(trees_of_reader.size(), 16U);
+    std::size_t most = 0;
+    for (std::uint32_t self = 0; self < size; ++self) {
+        const Membership membership = view(size, 16, Rank{self});
+        std::set<Rank> peers;
+        for (const auto& [reader, trees] : trees_of_reader) {
+            for (const std::uint32_t tree : trees) {
+                const auto neighbours = membership.neighbours({.reader = reader, .tree = tree});
+                peers.insert(neighbours.begin(), neighbours.end());
+            }
+        }
+        most = std::max(most, peers.size());
+    }
+    std::printf("most peers of a node: %zu\n", most);
+    EXPECT_LE(most, 128U);
 }
 
 }  // namespace

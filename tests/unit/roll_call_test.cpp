@@ -177,7 +177,7 @@ TEST(RollCall, LostNodesThatAreKnownAreNotWaitedFor) {
     network[1].dead = true;
     for (std::uint32_t rank = 0; rank < 20; ++rank) {
         if (rank != 1) {
-            network[rank].membership.lose(Rank{1});
+            network[rank].membership.suspect(Rank{1});
         }
     }
     const TimePoint before = network.now();
@@ -201,7 +201,7 @@ TEST(RollCall, ANodeThatIsFoundLostIsWaitedForNoMore) {
                 int finders = 0;
                 for (std::uint32_t rank = 0; rank < 20; ++rank) {
                     if (rank != lost && network[rank].roll_call.awaited().contains(Rank{lost})) {
-                        network[rank].membership.lose(Rank{lost});
+                        network[rank].membership.suspect(Rank{lost});
                         network[rank].roll_call.peer_lost(Rank{lost});
                         ++finders;
                     }
@@ -308,7 +308,7 @@ TEST(RollCall, NextDeadlineIsTheHalfAndThenTheWhole) {
 
 TEST(RollCall, ACallFromALostNodeIsDropped) {
     Network network(4, 2);
-    network[2].membership.lose(Rank{0});
+    network[2].membership.suspect(Rank{0});
     network[2].roll_call.receive(
         Rank{0}, Call{.id = 1, .origin = Rank{0}, .verb = "x", .argument = "", .patience = 1s},
         network.now());

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <string>
 
 #include "cache/codec.hpp"
+#include "collectives/topology.hpp"
 
 namespace copper {
 namespace {
@@ -55,35 +58,42 @@ void expect_accepted(const Message& message, const std::string& what = "") {
     EXPECT_TRUE(result) << what << (result ? "" : result.error().reason);
 }
 
-// Its object is known, so whoever waits for it can read it.
+// Which publication it was is known, so whoever waits for it can ask again.
 void expect_corrupt(const ObjectKey& key, ObjectPtr object, const std::string& what = "") {
-    const auto result = verified(publication(key, std::move(object)), job);
+    Publication corrupt = publication(key, std::move(object));
+    corrupt.lane = Lane::bulk;
+    corrupt.sequence = 17;
+    const auto result = verified(std::move(corrupt), job);
     ASSERT_FALSE(result) << what;
-    EXPECT_EQ(result.error().corrupt_object, key) << what;
+    ASSERT_TRUE(result.error().damaged) << what;
+    EXPECT_EQ(result.error().damaged->key, key) << what;
+    EXPECT_EQ(result.error().damaged->lane, Lane::bulk) << what;
+    EXPECT_EQ(result.error().damaged->sequence, 17U) << what;
 }
 
 void expect_refused(const Message& message, const std::string& what = "") {
     const auto result = verified(message, job);
     ASSERT_FALSE(result) << what;
-    EXPECT_FALSE(result.error().corrupt_object) << what;
+    EXPECT_FALSE(result.error().damaged) << what;
     EXPECT_FALSE(result.error().reason.empty());
 }
 
 TEST(Verify, NodesThatThereAreNot) {
-    const View known = {.suspects = {{Rank{7}, 1ms}}, .returned = {{Rank{0}, 1ms}}};
-    const View unknown = {.suspects = {{Rank{7}, 1ms}, {Rank{8}, 1ms}}};
-    const View unknown_return = {.returned = {{Rank{8}, 1ms}}};
-    expect_accepted(Interest{.key = file, .view = known, .origin = Rank{7}});
-    expect_refused(Interest{.key = file, .view = unknown, .origin = Rank{7}});
-    expect_refused(Interest{.key = file, .view = unknown_return, .origin = Rank{7}});
+    const std::vector<News> known = {{.rank = Rank{7}}, {.rank = Rank{0}, .state = NodeState::dead}};
+    const std::vector<News> unknown = {{.rank = Rank{7}}, {.rank = Rank{8}}};
+    expect_accepted(Interest{.key = file, .origin = Rank{7}, .news = known});
+    expect_refused(Interest{.key = file, .origin = Rank{7}, .news = unknown});
+    expect_accepted(Interest{.key = file, .findings = {{Rank{0}, EIO}, {Rank{7}, EIO}}});
+    expect_refused(Interest{.key = file, .findings = {{Rank{0}, EIO}, {Rank{8}, EIO}}});
     expect_refused(Interest{.key = file, .origin = Rank{8}});
     expect_refused(Interest{.key = file, .origin = Rank{UINT32_MAX}});
 
     Publication object = publication(file, extent_of(5, 5));
     expect_accepted(object);
-    object.view = unknown;
+    object.news = unknown;
     expect_refused(object);
-    object.view = known;
+    object.news = known;
+    expect_accepted(object);
     object.root = Rank{8};
     expect_refused(object);
 
@@ -93,8 +103,22 @@ TEST(Verify, NodesThatThereAreNot) {
     expect_refused(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{8}, ""}}});
     expect_refused(Answer{.id = 1, .origin = Rank{8}, .parts = {}});
     expect_accepted(Working{.key = file});
-    expect_accepted(Ping{});
-    expect_accepted(Pong{});
+    expect_accepted(Ping{.news = known});
+    expect_refused(Ping{.news = unknown});
+    expect_accepted(Pong{.news = known});
+    expect_refused(Pong{.news = unknown});
+}
+
+TEST(Verify, TreesThatThereAreNot) {
+    Publication object = publication(file, extent_of(5, 5));
+    for (const std::uint32_t nodes : {1U, 8U, 100U}) {
+        const Job of_nodes{.nodes = nodes, .trees = trees};
+        object.root = Rank{0};
+        object.tree = std::min(nodes, trees_max) - 1;
+        EXPECT_TRUE(verified(object, of_nodes)) << nodes;
+        ++object.tree;
+        EXPECT_FALSE(verified(object, of_nodes)) << nodes;
+    }
 }
 
 TEST(Verify, ObjectsOutsideTheTrees) {
