@@ -189,10 +189,11 @@ void checksum_keyed(benchmark::State& state) {
 BENCHMARK(checksum_keyed);
 
 void topology(benchmark::State& state) {  // a node's parent and children among 8,192
-    for (std::size_t self = 0; auto _ : state) {
-        self = (self + 1) % 8192;
-        benchmark::DoNotOptimize(tree_parent({.size = 8192, .arity = 4, .root = 4711}, self));
-        benchmark::DoNotOptimize(tree_children({.size = 8192, .arity = 4, .root = 4711}, self));
+    const TreeShape tree{.size = 8192, .arity = 4, .first = tree_root(8192, 9)};
+    for (Rank self; auto _ : state) {
+        self.value = (self.value + 1) % tree.size;
+        benchmark::DoNotOptimize(tree_parent(tree, self));
+        benchmark::DoNotOptimize(tree_children(tree, self));
     }
 }
 BENCHMARK(topology);

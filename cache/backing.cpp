@@ -139,13 +139,13 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, Backing
     return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
 }
 
-SystemResult<Seen> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
+SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
                                 BackingCounters& counters) {
-    const auto look = [&]() -> SystemResult<std::pair<Seen, milliseconds>> {
+    const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
         return status_at(file, "", counters).map([&](const Status& status) {
             const auto [rest, wait] =
                 clocks.judge(status.filesystem, status.attributes.changed, [file] { return is_local(file); });
-            return std::pair(Seen{.attributes = status.attributes, .rest = rest}, wait);
+            return std::pair(Observed{.attributes = status.attributes, .rest = rest}, wait);
         });
     };
     auto found = look();

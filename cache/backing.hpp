@@ -68,9 +68,6 @@ class PosixBacking final : public BackingStore {
     ObjectPtr read_listing(const std::string& path);
     ObjectPtr read_piece(const ObjectKey& key);
     ObjectPtr read_batch(const ObjectKey& key);
-    ObjectPtr read_listing(const std::string& path);
-    ObjectPtr read_piece(const ObjectKey& key);
-    ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_entry(const std::string& path);
     ObjectPtr read_extent(const ObjectKey& key);
     ObjectPtr read_xattrs(const std::string& path);

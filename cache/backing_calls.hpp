@@ -24,11 +24,11 @@ inline constexpr std::chrono::milliseconds patience_max{1100};
 // Of an open file or directory. If it changed a moment ago, this waits until it must have settled and looks
 // again. Takes the wait from `patience`, and all of it if it is not enough. What changes all the time is
 // recent even so.
-struct Seen {
+struct Observed {
     Attributes attributes;
     Rest rest = Rest::recent;
 };
-SystemResult<Seen> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
+SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                 BackingCounters& counters);
 
 // As stat_at, with the link's target.

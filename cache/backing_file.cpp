@@ -40,7 +40,7 @@ struct Reading {
     Rest rest;  // recent: perhaps of several Versions
 };
 
-SystemResult<Reading> read_once(int file, const SystemResult<Seen>& seen, std::uint32_t index,
+SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, std::uint32_t index,
                                 ExtentMemory& memory, BackingCounters& counters) {
     if (!seen) {
         return tl::unexpected(seen.error());

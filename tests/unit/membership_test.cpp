@@ -139,7 +139,7 @@ TEST(News, InAnyOrderAndHoweverOftenItIsToldAllNodesAgree) {
 TEST(News, NodesThatTalkToEachOtherEndWithOneViewInWhichTheLivingAreAlive) {
     constexpr std::uint32_t size = 10;  // so few that the latest changes are all of them
     std::mt19937 random(2);
-    for (int round = 0; round < 200; ++round) {
+    for (std::uint32_t round = 0; round < 200; ++round) {
         std::vector<Membership> views;
         for (std::uint32_t self = 0; self < size; ++self) {
             views.push_back(view(size, 4, Rank{self}));
@@ -169,8 +169,8 @@ TEST(News, NodesThatTalkToEachOtherEndWithOneViewInWhichTheLivingAreAlive) {
         for (std::uint32_t self = 0; self < size; ++self) {
             ASSERT_EQ(states(views[self]), states(views[0]));
             ASSERT_EQ(views[self].epoch(), views[0].epoch());
-            const bool has_resigned = self == static_cast<std::uint32_t>(round) % size;
-            const bool has_left = self == static_cast<std::uint32_t>(round + 1) % size;
+            const bool has_resigned = self == round % size;
+            const bool has_left = self == (round + 1) % size;
             ASSERT_EQ(views[0].state(Rank{self}), has_resigned ? NodeState::resigned
                                                   : has_left   ? NodeState::dead
                                                                : NodeState::serving);

@@ -184,6 +184,19 @@ TEST(Suspicions, OfEachOtherEndInOneExchange) {
     EXPECT_EQ(nodes[b].state_of(a), NodeState::serving);
 }
 
+TEST(Suspicions, AreContradictedWhereverTheyAreHeard) {
+    for (const Message& message :
+         {Message(Pong{.news = {{b, 0, NodeState::suspect}}}),
+          Message(Interest{.key = {ObjectKind::listing, "/app"}, .news = {{b, 0, NodeState::dead}}})}) {
+        Nodes nodes(2, 64);
+        nodes[a].protocol.receive(Rank{2}, message, nodes.now());
+        ASSERT_FALSE(nodes[a].protocol.membership().is_alive(b));
+        nodes[b].protocol.receive(a, message, nodes.now());
+        nodes.run();
+        EXPECT_EQ(nodes[a].state_of(b), NodeState::serving);
+    }
+}
+
 TEST(Suspicions, ANodeThatSaysNothingIsPingedNowAndThenAndComesBack) {
     Nodes nodes(2, 3);
     nodes[a].protocol.receive(Rank{2}, Pong{.news = {{b, 0, NodeState::suspect}}}, nodes.now());

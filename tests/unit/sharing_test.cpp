@@ -308,6 +308,16 @@ TEST(Sharing, OfTooManyObjectsAllAreForgottenButNotTheWindows) {
     EXPECT_EQ(sharing.verdict({ObjectKind::extent, "/shared/1"}), Verdict::shared);
 }
 
+TEST(Sharing, WhoseFilesAreForgottenAreNobodysOwnAnyMore) {
+    Sharing sharing({.nodes = 100, .objects_max = 20});
+    for (std::uint32_t file = 0; file < 20; ++file) {
+        sharing.note(small(file), Rank{file});
+    }
+    EXPECT_EQ(sharing.verdict(small(20)), Verdict::own);
+    sharing.note(small(20), first);
+    EXPECT_EQ(sharing.verdict(small(21)), Verdict::unknown);
+}
+
 // Whatever comes: counts of what was forgotten must not go wrong. (A wrong one would make files somebody's
 // own.)
 TEST(Sharing, ForgettingCostsTheVerdictOnly) {
