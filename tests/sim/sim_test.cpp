@@ -97,7 +97,6 @@ TEST(Simulation, AHugeDirectoryThatChangesIsOfOneVersion) {
         scenario.readers = std::min<std::size_t>(scenario.readers, scenario.nodes);
         scenario.crashes = std::min(scenario.crashes, scenario.nodes - 1);
         scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
-        scenario.restarts = std::min(scenario.restarts, scenario.crashes);
         scenario.slow_disks = std::min(scenario.slow_disks, scenario.nodes);
         scenario.slow_nodes = std::min(scenario.slow_nodes, scenario.nodes);
         scenario.store.huge_entries = static_cast<std::uint32_t>(2 * piece_entries + 1 + seed % 1000);
@@ -199,8 +198,9 @@ TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {
 // A node on which the filesystem is missing, stale or broken reads for nobody: no operation fails, and no
 // node reads out of turn.
 TEST(Simulation, ABrokenMountHarmsNobody) {
-    constexpr std::array troubles = {Trouble::never_mounted, Trouble::unmounted, Trouble::submount_unmounted,
-                                     Trouble::stale, Trouble::io_error};
+    constexpr std::array troubles = {Trouble::never_mounted, Trouble::submount_never_mounted,
+                                     Trouble::unmounted,     Trouble::submount_unmounted,
+                                     Trouble::stale,         Trouble::io_error};
     for (const std::uint64_t seed : seeds(50)) {
         Scenario scenario = random_scenario(seed, Faults::none);
         scenario.nodes = std::min(scenario.nodes, 100U) + 2;

@@ -653,7 +653,7 @@ TEST_P(Backing, NeverKeepsAMixOfVersionsOfOneSecond) {
         std::vector<std::thread> readers;
         for (std::size_t i = 0; i < files; ++i) {
             readers.emplace_back(
-                [&, i] { objects[i] = mine.read({.kind = ObjectKind::extent, .path = path(i)}, nullptr); });
+                [&, i] { objects[i] = mine.read({.kind = ObjectKind::extent, .path = path(i)}); });
         }
         for (std::size_t at = 0; at < bytes; at += piece) {
             for (std::size_t i = 0; i < files; ++i) {
@@ -704,7 +704,7 @@ TEST_P(Backing, NeverKeepsAListingOfSeveralMomentsOfOneSecond) {
             ObjectPtr object;
             std::atomic<bool> done = false;
             std::thread reader([&] {
-                object = mine.read({.kind = ObjectKind::listing, .path = directory / "coarse"}, nullptr);
+                object = mine.read({.kind = ObjectKind::listing, .path = directory / "coarse"});
                 done = true;
             });
             for (int i = 0; i < 20000 && !done; i += 2) {

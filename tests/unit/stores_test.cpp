@@ -40,9 +40,7 @@ class Stores : public testing::TestWithParam<Trouble> {
   protected:
     void SetUp() override { ASSERT_EQ(::mkdir(point.c_str(), 0755), 0); }
 
-    static bool mount_at(const std::string& where) {
-        return ::mount("none", where.c_str(), "tmpfs", 0, nullptr) == 0;
-    }
+    static bool mount_at(const std::string& where) { return ::mount("none", where.c_str(), "tmpfs", 0) == 0; }
     std::string real(const std::string& path) const {
         return point + path.substr(SimulatedStore::root().size());
     }
@@ -75,7 +73,7 @@ class Stores : public testing::TestWithParam<Trouble> {
                     continue;  // its name differs
                 }
                 EXPECT_EQ(told(simulated.read({.kind = kind, .path = path}, GetParam())),
-                          told(backing.read({.kind = kind, .path = real(path)}, nullptr)))
+                          told(backing.read({.kind = kind, .path = real(path)})))
                     << to_string({.kind = kind, .path = path});
             }
         }
