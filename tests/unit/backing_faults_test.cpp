@@ -81,7 +81,7 @@ TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
             const auto before = std::chrono::steady_clock::now();
             const auto first = read(fresh, ObjectKind::extent, point + "/file");
             const auto took = std::chrono::steady_clock::now() - before;
-            ASSERT_NE(first->extent());
+            ASSERT_NE(first->extent(), nullptr);
             if (ahead < 0) {
                 EXPECT_EQ(first->lifetime, unproven_lifetime);
                 EXPECT_EQ(read(fresh, ObjectKind::listing, point)->lifetime, unproven_lifetime);
@@ -109,7 +109,7 @@ TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
         // Removed meanwhile, or not for this user.
         for (const int error : {ENODATA, EPERM, EACCES, EOPNOTSUPP}) {
             faults.xattr_value = error;
-            ASSERT_NE(ask()->xattrs()) << error;
+            ASSERT_NE(ask()->xattrs(), nullptr) << error;
             EXPECT_EQ(ask()->xattrs()->size(), 0U);
         }
         faults.xattr_value = 0;
@@ -125,7 +125,7 @@ TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
     run([&]() -> std::optional<std::string> {
         const std::string sub = point + "/sub";
         const auto mount = [](const std::string& where) {
-            return ::mount("none", where.c_str(), "tmpfs", 0) == 0;
+            return ::mount("none", where.c_str(), "tmpfs", 0, nullptr) == 0;
         };
         if (!mount(point)) {
             return "no tmpfs";
@@ -152,11 +152,12 @@ TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
         EXPECT_EQ(read(backing, ObjectKind::entry, point + "/file")->listing()->size(), 1U);
 
         EXPECT_TRUE(mount(sub));
-        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing()) << "mounted again";
+        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr) << "mounted again";
         EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
         EXPECT_EQ(error(ObjectKind::listing, sub), ESTALE);
         backing.forget(point);
-        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing()) << "a refresh takes it as it is";
+        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr)
+            << "a refresh takes it as it is";
 
         EXPECT_EQ(::umount2(point.c_str(), 0), 0);
         EXPECT_EQ(error(ObjectKind::listing, point), ESTALE) << "the tree's root";
@@ -175,7 +176,7 @@ TEST_F(BackingFaults, NothingIsAbsentFromAMissingDirectory) {
         EXPECT_EQ(object->lifetime, error_lifetime);
     }
     const auto absent = read(backing, ObjectKind::entry, point + "/name");
-    ASSERT_NE(absent->listing());
+    ASSERT_NE(absent->listing(), nullptr);
     EXPECT_EQ(absent->listing()->size(), 0U);
     EXPECT_FALSE(absent->lifetime);
 }
@@ -190,7 +191,7 @@ TEST_F(BackingFaults, NothingIsAbsentFromAMissingDirectory) {
         }
         const std::string place = directory + "/" + packet.name;
         ::mkdir(place.c_str(), 0700);
-        if (::mount("none", place.c_str(), "tmpfs", 0) == 0) {
+        if (::mount("none", place.c_str(), "tmpfs", 0, nullptr) == 0) {
             write_file(place + "/file", "content");
         }
         ::ioctl(root.get(), AUTOFS_IOC_READY, static_cast<unsigned long>(packet.wait_queue_token));

@@ -40,7 +40,9 @@ class Stores : public testing::TestWithParam<Trouble> {
   protected:
     void SetUp() override { ASSERT_EQ(::mkdir(point.c_str(), 0755), 0); }
 
-    static bool mount_at(const std::string& where) { return ::mount("none", where.c_str(), "tmpfs", 0) == 0; }
+    static bool mount_at(const std::string& where) {
+        return ::mount("none", where.c_str(), "tmpfs", 0, nullptr) == 0;
+    }
     std::string real(const std::string& path) const {
         return point + path.substr(SimulatedStore::root().size());
     }
