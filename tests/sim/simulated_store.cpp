@@ -160,8 +160,8 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
                 return make_error(ESTALE);
             }
             const ObjectPtr object = read_without(key, std::nullopt);
-            const bool names_it = key.path == parent_path(point) && !object->error() &&
-                                  key.kind != ObjectKind::entry && key.kind != ObjectKind::xattrs;
+            const bool names_it =
+                key.path == parent_path(point) && !object->error() && key.kind == ObjectKind::listing;
             return names_it ? make_object(object->content, unproven_lifetime) : object;
         }
         case Trouble::stale:
@@ -192,13 +192,8 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
     switch (key.kind) {
         case ObjectKind::listing:
             return listing(entries_of(key.path, hidden));
-        case ObjectKind::batch: {
-            auto entries = entries_of(key.path, hidden);
-            const auto first = std::min(entries.size(), key.index * batch_entries);
-            const auto end = std::min(entries.size(), first + batch_entries);
-            return listing({entries.begin() + static_cast<std::ptrdiff_t>(first),
-                            entries.begin() + static_cast<std::ptrdiff_t>(end)});
-        }
+        case ObjectKind::batch:  // only huge directories have batches
+            return make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
         case ObjectKind::entry:
             return listing({{.name = std::string(base_name(key.path)),
                              .target = {},
