@@ -110,13 +110,15 @@ void Membership::change(Rank rank, Member member) {
                                      [rank](const Office& each) { return rank.value < each.end; });
     fill(*office);
     std::erase(changed_, rank);
+    if (member.is_cut) {
+        return;  // no news of the node: others may reach it
+    }
     changed_.push_back(rank);
     if (changed_.size() > changes_told_max) {
         changed_.pop_front();
     }
 }
 
-// That a link is cut is no news of the node: others may reach it.
 void Membership::add_news(std::vector<News>& told, Rank rank) const {
     const Member& member = members_[rank.value];
     const bool is_told =

@@ -39,7 +39,7 @@ Sharing::Place Sharing::place_of(const ObjectKey& key) {
     const std::string_view directory = file_tree_of(key);
     return {.kind = kind,
             .group = GroupId{hash_of_text(directory, static_cast<std::uint64_t>(kind))},
-            .names = GroupId{hash_of_text(directory, static_cast<std::uint64_t>(Kind::names))},
+            .small_files = GroupId{hash_of_text(directory, static_cast<std::uint64_t>(Kind::small_files))},
             .object = kind == Kind::large_files ? hash_of_text(key.path, 0) : hash_of(key)};
 }
 
@@ -69,8 +69,7 @@ void Sharing::note(const ObjectKey& key, Rank node, Askers askers) {
         open_window(group);
         group.is_evidence_new = true;
         if (place.kind == Kind::names) {
-            Group& files = group_of(
-                GroupId{hash_of_text(file_tree_of(key), static_cast<std::uint64_t>(Kind::small_files))});
+            Group& files = group_of(place.small_files);
             if (files.window == 0) {
                 open_window(files);
             }

@@ -81,7 +81,7 @@ class Sharing {
     struct Place {
         Kind kind;
         GroupId group;
-        GroupId names;  // of the same directory
+        GroupId small_files;  // of the same directory
         std::uint64_t object;
     };
 

@@ -436,6 +436,9 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == verb::stop) {
         return dump(answer_stop(argument));
     }
+    if (verb == departed_verb) {
+        return dump(answer_departed(argument));
+    }
     if (verb == leave_verb) {
         return dump(answer_leave(argument));
     }

@@ -95,7 +95,7 @@ class Slurm:
     def install_epilogue(self):
         """Where `cmake --install` puts it, seen from the hosts' bin."""
         self.epilogue = f"{self.hosts.directory}/libexec/copper/epilogue"
-        shutil.copytree(REPOSITORY / "tools" / "epilogue", self.epilogue)
+        shutil.copytree(REPOSITORY / "tools" / "job" / "epilogue", self.epilogue)
 
     def start_munge(self, host):
         # Not in /run itself: munge insists on directories that only its user writes to.
