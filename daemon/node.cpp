@@ -518,7 +518,9 @@ json Node::answer_departed(const std::string& rank_and_why) {
     char* why = nullptr;
     const auto rank = std::strtoull(rank_and_why.c_str(), &why, 10);
     if (rank < fabric_->size() && departed_.size() < departed_told_max) {
-        departed_[Rank{static_cast<std::uint32_t>(rank)}] = "it has left:" + std::string(why);
+        const std::string reason = "it has left:" + std::string(why);
+        spdlog::warn("node {} is lost: {}", rank, reason);
+        departed_[Rank{static_cast<std::uint32_t>(rank)}] = reason;
     }
     return {{"host", host_name()}};
 }
