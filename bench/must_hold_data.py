@@ -290,7 +290,7 @@ def change():
 
 
 def twice():
-    """A working set of twice the budget: what one node has no room for, the others keep for it."""
+    """A working set of twice the budget."""
     files, passes = 4, 3
     with large_files(files) as paths, Copper(nodes=4, trees=[os.path.dirname(paths[0])],
                                              options=["--cache-bytes", files * FILE_BYTES // 2]) as job:

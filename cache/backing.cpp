@@ -140,7 +140,7 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, Backing
 }
 
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
-                                BackingCounters& counters) {
+                                    BackingCounters& counters) {
     const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
         return status_at(file, "", counters).map([&](const Status& status) {
             const auto [rest, wait] =

@@ -29,7 +29,7 @@ struct Observed {
     Rest rest = Rest::recent;
 };
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
-                                BackingCounters& counters);
+                                    BackingCounters& counters);
 
 // As stat_at, with the link's target.
 SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
