@@ -50,15 +50,6 @@ ObjectKey batch_key(const std::string& path, std::size_t position, std::uint64_t
             .version = version};
 }
 
-void resolve_by_listing(Cache& cache, const std::string& path, const Listing& listing, const Waiter& waiter) {
-    if (const auto position = listing.find(base_name(path))) {
-        const ObjectKey key = batch_key(path, *position, 0);
-        resolve_in_batch(cache, path, key, names_hash(listing, key.index), waiter);
-    } else {
-        resolve_alone(cache, path, waiter);
-    }
-}
-
 void resolve_by_index(Cache& cache, const std::string& path, const ObjectPtr& object, const Waiter& waiter) {
     const auto piece = object->index()->piece_of(base_name(path));
     if (!piece) {
@@ -91,15 +82,33 @@ void XattrResolver::resolve(const std::string& path, Waiter waiter) {
         return;
     }
     cache_.get({.kind = ObjectKind::listing, .path = directory},
-               [&cache = cache_, path, waiter = std::move(waiter)](const ObjectPtr& object) {
-                   if (const Listing* listing = object->listing()) {
-                       resolve_by_listing(cache, path, *listing, waiter);
+               [this, path, waiter = std::move(waiter)](const ObjectPtr& object) {
+                   if (object->listing() != nullptr) {
+                       resolve_by_listing(path, object, waiter);
                    } else if (object->index() != nullptr) {
-                       resolve_by_index(cache, path, object, waiter);
+                       resolve_by_index(cache_, path, object, waiter);
                    } else {
-                       resolve_alone(cache, path, waiter);
+                       resolve_alone(cache_, path, waiter);
                    }
                });
+}
+
+void XattrResolver::resolve_by_listing(const std::string& path, const ObjectPtr& object,
+                                       const Waiter& waiter) {
+    if (const auto position = object->listing()->find(base_name(path))) {
+        const ObjectKey key = batch_key(path, *position, 0);
+        resolve_in_batch(cache_, path, key, hash_of_names(object, key.index), waiter);
+    } else {
+        resolve_alone(cache_, path, waiter);
+    }
+}
+
+std::uint64_t XattrResolver::hash_of_names(const ObjectPtr& object, std::uint32_t batch) {
+    auto last = last_hash_.lock();
+    if (last->of.lock() != object || last->batch != batch) {
+        *last = {.of = object, .batch = batch, .names = names_hash(*object->listing(), batch)};
+    }
+    return last->names;
 }
 
 bool XattrResolver::is_first_in(const std::string& directory, const std::string& name) {

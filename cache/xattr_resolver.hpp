@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -16,7 +17,7 @@
 
 namespace copper {
 
-// Thread-safe. `cache` and `trees` must outlive it.
+// Thread-safe. `cache` and `trees` must outlive it, and it must outlive what it waits for.
 //
 // Programs ask for the attributes of one file (the kernel does when it starts a program), or of all files of
 // a directory (`ls -l`). So the first name of a directory within the trees is asked for alone, and from the
@@ -36,11 +37,21 @@ class XattrResolver {
     // Forgetting a directory costs one more object.
     static constexpr std::size_t directories_max = 1024;
 
+    // Hashing 512 names takes as long as all the rest, and whoever asks for one of them asks for all.
+    struct NamesHash {
+        std::weak_ptr<const Object> of;
+        std::uint32_t batch = 0;
+        std::uint64_t names = 0;
+    };
+
     bool is_first_in(const std::string& directory, const std::string& name);
+    void resolve_by_listing(const std::string& path, const ObjectPtr& object, const Waiter& waiter);
+    std::uint64_t hash_of_names(const ObjectPtr& object, std::uint32_t batch);
 
     Cache& cache_;
     const Trees& trees_;
     Guarded<std::unordered_map<std::string, std::string>> first_names_;  // by directory
+    Guarded<NamesHash> last_hash_;
 };
 
 }  // namespace copper

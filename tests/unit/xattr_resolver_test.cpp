@@ -92,6 +92,21 @@ TEST_F(XattrsResolved, ABatchOfOtherNamesTellsNothing) {
     EXPECT_EQ(value_of(path(600)), "600");
 }
 
+TEST_F(XattrsResolved, TwoDirectoriesByTurns) {
+    const Listing other({{"a", "", {.inode = 1, .mode = S_IFREG}}, {"b", "", {.inode = 2, .mode = S_IFREG}}},
+                        Listing::Detail::attributes);
+    objects[{.kind = ObjectKind::listing, .path = "/t/e"}] = make_object(other);
+    objects[{.kind = ObjectKind::xattr_batch, .path = "/t/e"}] = make_object(
+        XattrBatch{.names = names_hash(other, 0), .entries = {{"b", Xattrs{{"user.a", "of b"}}}}});
+    value_of(path(0));
+    value_of("/t/e/a");
+    for (int i = 1; i < 5; ++i) {
+        EXPECT_EQ(value_of(path(i)), "-");
+        EXPECT_EQ(value_of("/t/e/b"), "of b");
+    }
+    EXPECT_EQ(fetched[ObjectKind::xattrs], 2) << "the first name of each";
+}
+
 class XattrsOfHugeDirectory : public XattrsResolved {
   protected:
     static constexpr std::uint64_t version = 7;
