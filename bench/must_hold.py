@@ -268,6 +268,67 @@ def huge():
         shutil.rmtree(directory)
 
 
+def sent_by(job, act):
+    """What all nodes send to each other while `act` runs, without what it costs to ask them for it."""
+    before = job.totals()
+    empty = job.totals()
+    act()
+    after = job.totals()
+    asking, all_of_it = difference(empty, before, "fabric"), difference(after, empty, "fabric")
+    return {key: all_of_it[key] - asking[key] for key in all_of_it}
+
+
+@contextlib.contextmanager
+def small_files(count, size):
+    """A directory with files of random bytes."""
+    with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
+        for number in range(count):
+            pathlib.Path(directory, f"file-{number:05}").write_bytes(os.urandom(size))
+        time.sleep(0.1)  # until their time stamps have settled
+        yield directory
+
+
+def ls():
+    """`ls -l` takes objects of many files each."""
+    files, runs = 10_000, 5
+    direct, mirrored, sent = [], [], []
+    with small_files(files, 0) as directory:
+        for _ in range(runs):
+            direct.append(timed(["ls", "-l", directory]))
+            with Copper(nodes=8, trees=[directory], options=["--readers", "1"]) as job:
+                place = job.mirrored(job.other_than_reader(), directory)
+                sent.append(sent_by(job, lambda: mirrored.append(timed(["ls", "-l", place]))))
+    messages = statistics.median(one["messages_sent"] for one in sent)
+    yield Row(f"`ls -l` of {files:,} files, cold, on one node of 8: messages of all nodes (median of {runs})", "below 200",
+              f"{messages:g} ({min(one['messages_sent'] for one in sent)} to {max(one['messages_sent'] for one in sent)}; "
+              f"{statistics.median(one['bytes_sent'] for one in sent) / 1e6:.1f} MB)", messages < 200)
+    ratio = statistics.median(mirrored) / statistics.median(direct)
+    yield Row(f"its time against direct (median of {runs}, interleaved)", "at most 10 x",
+              f"{ratio:.1f} x ({statistics.median(mirrored):.3f} s, {statistics.median(direct):.3f} s)", ratio <= 10)
+
+
+def cats():
+    """Small files travel to the nodes that read them, and once."""
+    files, size = 2_000, 5_000
+    with small_files(files, size) as directory:
+        def cat(job, nodes):
+            running = [subprocess.Popen(["bash", "-c", "cat file-* | cmp -s - <(cd \"$0\" && cat file-*)", directory],
+                                        cwd=job.mirrored(node, directory)) for node in nodes]
+            if any([one.wait(timeout=300) for one in running]):
+                raise CopperError("cat failed, or gave other bytes")
+
+        for nodes, goal, what in (([None], 25e6, "on one node of 8"),
+                                  (range(8), 1.1 * 7 * files * size, "on all 8 nodes at once")):
+            with Copper(nodes=8, trees=[directory], options=["--readers", "1"]) as job:
+                readers = [job.other_than_reader() if node is None else node for node in nodes]
+                sent = sent_by(job, lambda: cat(job, readers))
+                opens = job.totals()["backing"]["file_opens"]
+            yield Row(f"`cat` of {files:,} files of 5 kB, cold, {what}: bytes sent by all; files opened below",
+                      f"{'below' if nodes == [None] else 'at most'} {goal / 1e6:g} MB; {files:,}",
+                      f"{sent['bytes_sent'] / 1e6:.1f} MB ({sent['messages_sent']:,} messages); {opens:,}",
+                      sent["bytes_sent"] <= goal and opens == files)
+
+
 def processor_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -381,7 +442,7 @@ def stop():
               "nothing" if not left else f"{left}", not left)
 
 
-ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, huge, idle, known, same, sizes, stop)}
+ROWS = {row.__name__: row for row in (counts, absent, requests, second, cold, find, ls, cats, huge, idle, known, same, sizes, stop)}
 
 
 def run(rows, description):

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
-#include <sys/xattr.h>
 
 #include <algorithm>
 #include <array>
@@ -22,11 +21,6 @@ namespace copper {
 namespace {
 
 using std::chrono::milliseconds;
-
-// The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX), so one call always does, and ours for all of one
-// file's.
-constexpr std::size_t xattr_call_bytes_max = 65536;
-constexpr std::size_t xattrs_bytes_max = std::size_t{1} << 20;
 
 Timestamp timestamp_of(const struct statx_timestamp& time) {
     return {.seconds = time.tv_sec, .nanoseconds = time.tv_nsec};
@@ -60,48 +54,6 @@ SystemResult<std::string> readlink_at(int directory, const std::string& name, Ba
 
 ObjectPtr make_absent() {
     return make_object(Listing({}, Listing::Detail::attributes));
-}
-
-bool is_unsupported(int error) {
-    return error == ENOTSUP || error == ENOSYS;
-}
-
-// What getxattr(2) says of an attribute that was removed meanwhile, or that only others may read (trusted.*).
-bool is_none_for_this_user(int error) {
-    return error == ENODATA || error == EPERM || error == EACCES || is_unsupported(error);
-}
-
-// All extended attributes of `path`, whose last component is not followed.
-SystemResult<Xattrs> all_xattrs(const std::string& path, BackingCounters& counters) {
-    std::string names(xattr_call_bytes_max, '\0');
-    ++counters.xattrs;
-    const auto names_bytes =
-        retry_eintr([&] { return ::llistxattr(path.c_str(), names.data(), names.size()); });
-    if (names_bytes < 0) {
-        return is_unsupported(errno) ? SystemResult<Xattrs>() : tl::unexpected(errno);
-    }
-    names.resize(static_cast<std::size_t>(names_bytes));
-    Xattrs xattrs;
-    std::string buffer(names_bytes > 0 ? xattr_call_bytes_max : 0, '\0');
-    std::size_t total_bytes = 0;
-    for (std::size_t at = 0; at < names.size(); at += std::strlen(&names[at]) + 1) {
-        const char* name = &names[at];
-        ++counters.xattrs;
-        const auto bytes =
-            retry_eintr([&] { return ::lgetxattr(path.c_str(), name, buffer.data(), buffer.size()); });
-        if (bytes < 0 && is_none_for_this_user(errno)) {
-            continue;
-        }
-        if (bytes < 0) {
-            return tl::unexpected(errno);  // without it, an access control list could look as if it was none
-        }
-        xattrs.emplace_back(name, buffer.substr(0, static_cast<std::size_t>(bytes)));
-        total_bytes += xattrs.back().first.size() + xattrs.back().second.size();
-        if (total_bytes > xattrs_bytes_max) {
-            return tl::unexpected(E2BIG);
-        }
-    }
-    return xattrs;
 }
 
 struct Status {
@@ -222,6 +174,8 @@ ObjectPtr PosixBacking::read(const ObjectKey& key) {
             return read_extent(key);
         case ObjectKind::xattrs:
             return read_xattrs(key.path);
+        case ObjectKind::xattr_batch:
+            return read_xattr_batch(key);
     }
     return make_error(EINVAL);
 }
@@ -251,25 +205,6 @@ ObjectPtr PosixBacking::read_entry(const std::string& path) {
     }
     const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
     return is_lost ? make_error(ESTALE) : make_entry(std::move(*entry));
-}
-
-ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
-    auto& counters = counters_of(path);
-    const auto parent = opener_.open_parent(path, counters);
-    if (!parent) {
-        return make_error(parent.error());
-    }
-    const auto name = std::string(base_name(path));
-    if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
-        obstacle && !name.empty()) {
-        return make_error(error_of(obstacle->kind));
-    }
-    if (mounts_.current()->is_lost(join_path(parent->path, name))) {
-        return make_error(ESTALE);
-    }
-    // There is no llistxattrat(2) before Linux 6.13.
-    auto xattrs = all_xattrs("/proc/self/fd/" + std::to_string(parent->fd.get()) + '/' + name, counters);
-    return xattrs ? make_object(std::move(*xattrs)) : make_error(xattrs.error());
 }
 
 }  // namespace copper

@@ -4,6 +4,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <tl/expected.hpp>
 
 #include "cache/backing_counters.hpp"
 #include "cache/extent_memory.hpp"
@@ -56,6 +59,12 @@ class PosixBacking final : public BackingStore {
     const BackingCounters& outside_trees() const { return outside_trees_; }
 
   private:
+    // Those of one batch of a directory. None where a huge directory has other ones than the key means.
+    struct BatchNames {
+        std::vector<DirectoryName> names;
+        std::uint64_t hash = 0;  // XattrBatch::names
+    };
+
     BackingCounters& counters_of(std::string_view path);
     ObjectPtr make_entry(Listing::NewEntry entry);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
@@ -67,10 +76,13 @@ class PosixBacking final : public BackingStore {
     HugeDirectories::Found find_names(const ObjectKey& key);
     ObjectPtr read_listing(const std::string& path);
     ObjectPtr read_piece(const ObjectKey& key);
+    tl::expected<BatchNames, ObjectPtr> small_batch_names(const ObjectKey& key);
+    tl::expected<BatchNames, ObjectPtr> huge_batch_names(const ObjectKey& key);
     ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_entry(const std::string& path);
     ObjectPtr read_extent(const ObjectKey& key);
     ObjectPtr read_xattrs(const std::string& path);
+    ObjectPtr read_xattr_batch(const ObjectKey& key);
 
     const Trees trees_;
     const std::shared_ptr<ExtentMemory> memory_;

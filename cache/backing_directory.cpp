@@ -233,20 +233,55 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     return make_object(huge->names.piece(key.index));
 }
 
+// A small directory is read again: of its Listing nothing is kept here.
+tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::small_batch_names(const ObjectKey& key) {
+    auto& counters = counters_of(key.path);
+    auto opened = opener_.open(key.path, O_RDONLY | O_DIRECTORY, counters);
+    if (!opened) {
+        return tl::unexpected(make_error(opened.error()));
+    }
+    const auto directory = directory_of(std::move(opened->fd));
+    if (!directory) {
+        return tl::unexpected(make_error(directory.error()));
+    }
+    const auto all = read_names(directory->get(), *opened, counters);
+    if (!all) {
+        return tl::unexpected(make_error(all.error()));
+    }
+    auto names = all->slice(std::size_t{key.index} * batch_entries, batch_entries);
+    std::vector<Listing::NewEntry> entries;
+    for (const auto& name : names) {
+        entries.push_back({.name = name.text, .target = {}, .attributes = {}});
+    }
+    const auto hash = names_hash(Listing(std::move(entries), Listing::Detail::names_only), 0);
+    return BatchNames{.names = std::move(names), .hash = hash};
+}
+
+tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::huge_batch_names(const ObjectKey& key) {
+    const auto [object, huge] = find_names(key);
+    if (huge != nullptr && huge->index.version == key.version) {
+        return BatchNames{.names = huge->names.slice(std::size_t{key.index} * batch_entries, batch_entries),
+                          .hash = key.version};
+    }
+    const bool failed = object != nullptr && object->error();
+    return failed ? tl::expected<BatchNames, ObjectPtr>(tl::unexpect, object) : BatchNames();
+}
+
 // Who wants an entry that is not in its batch asks for it alone.
 ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
-    const auto [object, huge] = find_names(key);
-    if (huge == nullptr || huge->index.version != key.version) {
-        const bool failed = object != nullptr && object->error();
-        return failed ? object : make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
+    const auto known = huge_batch_names(key);
+    if (!known) {
+        return known.error();
+    }
+    if (known->hash == 0) {
+        return make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
     }
     const auto opened = opener_.open(key.path, O_PATH | O_DIRECTORY, counters);
     if (!opened) {
         return make_error(opened.error());
     }
-    const auto names = huge->names.slice(std::size_t{key.index} * batch_entries, batch_entries);
-    auto entries = stater_->stat(opened->fd.get(), names, counters);
+    auto entries = stater_->stat(opened->fd.get(), known->names, counters);
     std::size_t bytes = 0;
     for (auto& entry : entries) {
         bytes += entry ? sizeof(Attributes) + entry->name.size() + entry->target.size() : 0;

@@ -124,6 +124,27 @@ std::error_code Object::error() const {
     return error != nullptr ? *error : std::error_code();
 }
 
+namespace {
+
+std::size_t bytes_of(const Xattrs& pairs) {
+    std::size_t held = allocated_bytes(pairs.capacity() * sizeof(Xattrs::value_type));
+    for (const auto& [name, value] : pairs) {
+        held += allocated_bytes(name.capacity() + 1) + allocated_bytes(value.capacity() + 1);
+    }
+    return held;
+}
+
+}  // namespace
+
+std::uint64_t names_hash(const Listing& listing, std::uint32_t batch) {
+    const std::size_t first = std::min(listing.size(), std::size_t{batch} * batch_entries);
+    std::string names;
+    for (std::size_t i = first; i < std::min(first + batch_entries, listing.size()); ++i) {
+        names.append(listing.at(i).name).append(1, '\0');
+    }
+    return std::max<std::uint64_t>(XXH3_64bits(names.data(), names.size()), 1);
+}
+
 std::size_t Object::bytes() const {
     constexpr std::size_t shared_counts = 2 * sizeof(void*);
     std::size_t held = allocated_bytes(shared_counts + sizeof(Object));
@@ -134,9 +155,11 @@ std::size_t Object::bytes() const {
     } else if (const Extent* range = extent()) {
         held += allocated_bytes(shared_counts + range->blob.size);
     } else if (const Xattrs* pairs = xattrs()) {
-        held += allocated_bytes(pairs->capacity() * sizeof(Xattrs::value_type));
-        for (const auto& [name, value] : *pairs) {
-            held += allocated_bytes(name.capacity() + 1) + allocated_bytes(value.capacity() + 1);
+        held += bytes_of(*pairs);
+    } else if (const XattrBatch* batch = xattr_batch()) {
+        held += allocated_bytes(batch->entries.capacity() * sizeof(XattrBatch::Entry));
+        for (const auto& entry : batch->entries) {
+            held += allocated_bytes(entry.name.capacity() + 1) + (entry.xattrs ? bytes_of(*entry.xattrs) : 0);
         }
     }
     return held;
@@ -159,6 +182,7 @@ std::string_view file_tree_of(const ObjectKey& key) {
         case ObjectKind::listing:
         case ObjectKind::names:
         case ObjectKind::batch:
+        case ObjectKind::xattr_batch:
             return key.path;
         case ObjectKind::entry:
         case ObjectKind::extent:
@@ -170,8 +194,8 @@ std::string_view file_tree_of(const ObjectKey& key) {
 }
 
 std::string to_string(const ObjectKey& key) {
-    static constexpr const char* names[] = {"listing", "batch", "entry",     "extent",
-                                            "xattrs",  "names", "own extent"};
+    static constexpr const char* names[] = {"listing", "batch", "entry",       "extent",
+                                            "xattrs",  "names", "xattr batch", "own extent"};
     return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
            std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
 }

@@ -175,9 +175,27 @@ struct Extent {
 
 using Xattrs = std::vector<std::pair<std::string, std::string>>;
 
+// Extended attributes of a batch of a directory's names. Most names have none.
+struct XattrBatch {
+    struct Entry {
+        std::string name;
+        // Nothing: they could not be read with those of the others, or did not fit. They are asked for alone.
+        std::optional<Xattrs> xattrs;
+        bool operator==(const Entry&) const = default;
+    };
+    // Which names the reader saw: names_hash(), or Index::version in a huge directory; 0 if it no longer has
+    // those that were asked for. A node with other names learns nothing from it.
+    std::uint64_t names = 0;
+    std::vector<Entry> entries;  // sorted by name; a name of the batch that is not among them has none
+    bool operator==(const XattrBatch&) const = default;
+};
+
+// Of the names of one batch of a Listing; never 0. Stable across processes and machines (xxh3).
+std::uint64_t names_hash(const Listing& listing, std::uint32_t batch);
+
 // An error of the backing filesystem (std::generic_category, an errno value) is content like any other, with
 // a short life.
-using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Index>;
+using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Index, XattrBatch>;
 
 struct Object {
     Content content;
@@ -188,6 +206,7 @@ struct Object {
     const Extent* extent() const { return std::get_if<Extent>(&content); }
     const Xattrs* xattrs() const { return std::get_if<Xattrs>(&content); }
     const Index* index() const { return std::get_if<Index>(&content); }
+    const XattrBatch* xattr_batch() const { return std::get_if<XattrBatch>(&content); }
     // The error, or a zero code.
     std::error_code error() const;
     // Memory it takes, for the cache's accounting.
@@ -219,18 +238,20 @@ enum class ObjectKind : std::uint8_t {
     extent,   // path: a file; index: which extent. Content: Extent
     xattrs,   // path: anything. Content: Xattrs
     names,    // path: a huge directory; index: which piece of its names. Content: Listing without attributes
-    own_extent,  // an extent of a file that each node reads for itself; never on the wire
+    xattr_batch,  // path: a directory; index: entries [index * batch_entries, ...) of its names. Content:
+                  // XattrBatch
+    own_extent,   // an extent of a file that each node reads for itself; never on the wire
 };
-inline constexpr ObjectKind last_shared_object_kind = ObjectKind::names;
+inline constexpr ObjectKind last_shared_object_kind = ObjectKind::xattr_batch;
 
 struct ObjectKey {
     ObjectKind kind = ObjectKind::listing;
     std::string path;
     std::uint32_t index = 0;
     // Of an extent: the hash of the Version that is wanted, 0 for any. Where the file is of another one by
-    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of a batch:
-    // Index::version. Where the directory has other names by now, the answer has a short life, too: to names
-    // it is the directory's own object, to a batch an empty Listing.
+    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of
+    // batches of a huge directory: Index::version. Where the directory has other names by now, the answer has
+    // a short life, too: to names it is the directory's own object, to a batch one of no names.
     std::uint64_t version = 0;
     auto operator<=>(const ObjectKey&) const = default;
 };

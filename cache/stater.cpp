@@ -7,7 +7,7 @@
 namespace copper {
 namespace {
 
-constexpr std::size_t stats_per_block = 64;
+constexpr std::size_t calls_per_block = 64;
 
 // Blocks that several threads take one after the other. A thread that comes too late finds none left, and
 // then touches nothing but this: what `run` refers to may be gone by then.
@@ -50,24 +50,30 @@ std::vector<SystemResult<Listing::NewEntry>> Stater::stat(int directory,
                                                           const std::vector<DirectoryName>& names,
                                                           BackingCounters& counters) {
     std::vector<SystemResult<Listing::NewEntry>> entries(names.size());
-    const auto count = (names.size() + stats_per_block - 1) / stats_per_block;
-    const auto blocks = std::make_shared<Blocks>(count, [&](std::size_t block) {
-        const auto end = std::min((block + 1) * stats_per_block, names.size());
-        for (auto i = block * stats_per_block; i < end; ++i) {
-            const auto& name = names[i];
-            entries[i] = name.is_copper_mount ? copper_mount_entry(name.text, name.inode)
-                                              : entry_at(directory, name.text, clocks_, counters);
+    for_each(names.size(), [&](std::size_t i) {
+        const auto& name = names[i];
+        entries[i] = name.is_copper_mount ? copper_mount_entry(name.text, name.inode)
+                                          : entry_at(directory, name.text, clocks_, counters);
+    });
+    return entries;
+}
+
+void Stater::for_each(std::size_t count, const std::function<void(std::size_t)>& f) {
+    const auto block_count = (count + calls_per_block - 1) / calls_per_block;
+    const auto blocks = std::make_shared<Blocks>(block_count, [&](std::size_t block) {
+        const auto end = std::min((block + 1) * calls_per_block, count);
+        for (auto i = block * calls_per_block; i < end; ++i) {
+            f(i);
         }
     });
     // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower.
-    for (std::size_t helper = 1; helper < std::min(count, threads_max); ++helper) {
+    for (std::size_t helper = 1; helper < std::min(block_count, threads_max); ++helper) {
         if (!pool().submit([blocks] { blocks->work(); })) {
             break;
         }
     }
     blocks->work();
     blocks->wait();
-    return entries;
 }
 
 }  // namespace copper

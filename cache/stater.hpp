@@ -1,7 +1,8 @@
-// Many stat calls at once. Internal to cache/backing*.cpp.
+// Many calls on a directory's names at once. Internal to cache/backing*.cpp.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,6 +32,10 @@ class Stater {
     // The entry of each name, or why there is none, in the order of `names`.
     std::vector<SystemResult<Listing::NewEntry>> stat(int directory, const std::vector<DirectoryName>& names,
                                                       BackingCounters& counters);
+
+    // Calls `f` with each index below `count`, in several threads, and returns when it has been called with
+    // all.
+    void for_each(std::size_t count, const std::function<void(std::size_t)>& f);
 
   private:
     static constexpr std::size_t threads_max = 16;

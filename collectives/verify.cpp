@@ -106,6 +106,10 @@ bool suits(const Object& object, const ObjectKey& key) {
     if (const Extent* extent = object.extent()) {
         return suits(*extent, object, key);
     }
+    if (const XattrBatch* batch = object.xattr_batch()) {
+        return std::all_of(batch->entries.begin(), batch->entries.end(),
+                           [](const auto& entry) { return !entry.xattrs || is_sound(*entry.xattrs); });
+    }
     return object.xattrs() == nullptr || is_sound(*object.xattrs());
 }
 

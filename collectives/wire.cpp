@@ -102,7 +102,8 @@ auto to_wire(Builder& builder, const ObjectKey& key) {
 std::optional<ObjectKey> from_wire(const wire::Key& key) {
     const std::string_view path = text_of(*key.path());
     const bool is_extent = key.kind() == wire::Kind::extent;
-    const bool is_part = is_extent || key.kind() == wire::Kind::batch || key.kind() == wire::Kind::names;
+    const bool is_part = is_extent || key.kind() == wire::Kind::batch || key.kind() == wire::Kind::names ||
+                         key.kind() == wire::Kind::xattr_batch;
     if (key.kind() > wire::Kind::MAX || !is_normalised_path(path) ||
         ((key.index() != 0 || key.version() != 0) && !is_part)) {
         return std::nullopt;
@@ -200,14 +201,32 @@ Blob encode_body(const Index& index) {
     return release(builder);
 }
 
-Blob encode_body(const Xattrs& xattrs) {
-    Builder builder;
+auto to_wire(Builder& builder, const Xattrs& xattrs) {
     std::vector<fb::Offset<wire::Xattr>> pairs;
     for (const auto& [name, value] : xattrs) {
         const auto name_offset = bytes_of(builder, name);
         pairs.push_back(wire::CreateXattr(builder, name_offset, bytes_of(builder, value)));
     }
-    builder.Finish(wire::CreateXattrsBody(builder, builder.CreateVector(pairs)));
+    return builder.CreateVector(pairs);
+}
+
+Blob encode_body(const Xattrs& xattrs) {
+    Builder builder;
+    builder.Finish(wire::CreateXattrsBody(builder, to_wire(builder, xattrs)));
+    return release(builder);
+}
+
+Blob encode_body(const XattrBatch& batch) {
+    Builder builder;
+    std::vector<fb::Offset<wire::XattrBatchEntry>> entries;
+    for (const auto& entry : batch.entries) {
+        fb::Offset<fb::Vector<fb::Offset<wire::Xattr>>> pairs = 0;
+        if (entry.xattrs) {
+            pairs = to_wire(builder, *entry.xattrs);
+        }
+        entries.push_back(wire::CreateXattrBatchEntry(builder, bytes_of(builder, entry.name), pairs));
+    }
+    builder.Finish(wire::CreateXattrBatchBody(builder, batch.names, builder.CreateVector(entries)));
     return release(builder);
 }
 
@@ -337,21 +356,49 @@ std::optional<Content> decode_index(Bytes body) {
 
 // (Tables may share their bytes, so a small body could stand for any amount of text. What encode() makes does
 // not.)
-std::optional<Content> decode_xattrs(Bytes body) {
-    const auto* table = verified<wire::XattrsBody>(body);
-    if (table == nullptr) {
-        return std::nullopt;
-    }
+std::optional<Xattrs> from_wire(const fb::Vector<fb::Offset<wire::Xattr>>& pairs, std::size_t& bytes_left) {
     Xattrs xattrs;
-    std::size_t bytes = 0;
-    for (const wire::Xattr* pair : *table->pairs()) {
-        bytes += pair->name()->size() + pair->value()->size();
-        if (bytes > body.size()) {
+    for (const wire::Xattr* pair : pairs) {
+        const std::size_t bytes = std::size_t{pair->name()->size()} + pair->value()->size() + 1;
+        if (bytes > bytes_left) {
             return std::nullopt;
         }
+        bytes_left -= bytes;
         xattrs.emplace_back(text_of(*pair->name()), text_of(*pair->value()));
     }
     return xattrs;
+}
+
+std::optional<Content> decode_xattrs(Bytes body) {
+    const auto* table = verified<wire::XattrsBody>(body);
+    std::size_t bytes_left = body.size();
+    return table != nullptr ? from_wire(*table->pairs(), bytes_left) : std::nullopt;
+}
+
+std::optional<Content> decode_xattr_batch(Bytes body) {
+    const auto* table = verified<wire::XattrBatchBody>(body);
+    if (table == nullptr || table->entries()->size() > batch_entries) {
+        return std::nullopt;
+    }
+    XattrBatch batch{.names = table->names(), .entries = {}};
+    std::size_t bytes_left = body.size();
+    for (const wire::XattrBatchEntry* told : *table->entries()) {
+        const std::string_view name = text_of(*told->name());
+        const bool is_in_order = batch.entries.empty() || batch.entries.back().name < name;
+        if (name.size() > bytes_left || !is_valid_name(name) || !is_in_order) {
+            return std::nullopt;
+        }
+        bytes_left -= name.size();
+        XattrBatch::Entry entry{.name = std::string(name), .xattrs = std::nullopt};
+        if (told->pairs() != nullptr) {
+            entry.xattrs = from_wire(*told->pairs(), bytes_left);
+            if (!entry.xattrs) {
+                return std::nullopt;
+            }
+        }
+        batch.entries.push_back(std::move(entry));
+    }
+    return batch;
 }
 
 std::optional<Content> decode_extent(const wire::Publication& publication, const Blob& body) {
@@ -380,6 +427,8 @@ std::optional<Content> decode_content(const wire::Publication& publication, cons
             return decode_xattrs(body.span());
         case wire::Payload::index:
             return decode_index(body.span());
+        case wire::Payload::xattr_batch:
+            return decode_xattr_batch(body.span());
     }
     return std::nullopt;
 }
@@ -402,6 +451,8 @@ bool answers(const Content& content, ObjectKind kind) {
             return std::holds_alternative<Extent>(content);
         case ObjectKind::xattrs:
             return std::holds_alternative<Xattrs>(content);
+        case ObjectKind::xattr_batch:
+            return std::holds_alternative<XattrBatch>(content);
     }
     return false;
 }

@@ -52,6 +52,7 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       counters_(counters),
       notices_(std::move(notices)),
       inodes_(options_.root, inodes),
+      xattrs_(cache_, options_.trees),
       walk_(cache_) {}
 
 std::string Operations::target_told(const Listing::Entry& entry) const {

@@ -13,6 +13,7 @@
 #include "cache/extent_memory.hpp"
 #include "cache/resolve.hpp"
 #include "cache/walk.hpp"
+#include "cache/xattr_resolver.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/passthrough.hpp"
@@ -115,6 +116,7 @@ class Operations {
     FuseCounters& counters_;
     const KernelNotices notices_;
     InodeTable inodes_;
+    XattrResolver xattrs_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // while it is replied
     Walk walk_;

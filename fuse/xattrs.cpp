@@ -23,49 +23,46 @@ void reply_sized(const ReplyPtr& reply, const std::string& value, std::size_t by
 }  // namespace
 
 void Operations::getxattr(ReplyPtr reply, NodeId node, std::string name, std::size_t bytes_max) {
-    auto path = inodes_.path(node);
+    const auto path = inodes_.path(node);
     if (!path) {
         reply->error(ESTALE);
         return;
     }
-    cache_.get({.kind = ObjectKind::xattrs, .path = std::move(*path)},
-               answering(std::move(reply), [name = std::move(name), bytes_max](const ReplyPtr& answer,
-                                                                               const ObjectPtr& object) {
-                   const Xattrs* xattrs = object->xattrs();
-                   if (xattrs == nullptr) {
-                       answer->error(to_errno(object->error()));
-                       return;
-                   }
-                   const auto found =
-                       std::find_if(xattrs->begin(), xattrs->end(),
-                                    [&name](const auto& xattr) { return xattr.first == name; });
-                   if (found == xattrs->end()) {
-                       answer->error(ENODATA);
-                   } else {
-                       reply_sized(answer, found->second, bytes_max);
-                   }
-               }));
+    xattrs_.resolve(*path, answering(std::move(reply), [name = std::move(name), bytes_max](
+                                                           const ReplyPtr& answer,
+                                                           const XattrResolver::Resolution& xattrs) {
+        if (!xattrs) {
+            answer->error(to_errno(xattrs.error()));
+            return;
+        }
+        const auto found = std::find_if(xattrs->begin(), xattrs->end(),
+                                        [&name](const auto& xattr) { return xattr.first == name; });
+        if (found == xattrs->end()) {
+            answer->error(ENODATA);
+        } else {
+            reply_sized(answer, found->second, bytes_max);
+        }
+    }));
 }
 
 void Operations::listxattr(ReplyPtr reply, NodeId node, std::size_t bytes_max) {
-    auto path = inodes_.path(node);
+    const auto path = inodes_.path(node);
     if (!path) {
         reply->error(ESTALE);
         return;
     }
-    cache_.get({.kind = ObjectKind::xattrs, .path = std::move(*path)},
-               answering(std::move(reply), [bytes_max](const ReplyPtr& answer, const ObjectPtr& object) {
-                   const Xattrs* xattrs = object->xattrs();
-                   if (xattrs == nullptr) {
-                       answer->error(to_errno(object->error()));
-                       return;
-                   }
-                   std::string names;
-                   for (const auto& [name, value] : *xattrs) {
-                       names.append(name).append(1, '\0');
-                   }
-                   reply_sized(answer, names, bytes_max);
-               }));
+    xattrs_.resolve(*path, answering(std::move(reply), [bytes_max](const ReplyPtr& answer,
+                                                                   const XattrResolver::Resolution& xattrs) {
+        if (!xattrs) {
+            answer->error(to_errno(xattrs.error()));
+            return;
+        }
+        std::string names;
+        for (const auto& [name, value] : *xattrs) {
+            names.append(name).append(1, '\0');
+        }
+        reply_sized(answer, names, bytes_max);
+    }));
 }
 
 }  // namespace copper

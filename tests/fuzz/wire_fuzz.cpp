@@ -54,6 +54,14 @@ std::size_t text_bytes(const Message& message) {
             bytes += name.size() + value.size();
         }
     }
+    if (publication != nullptr && publication->object->xattr_batch() != nullptr) {
+        for (const auto& entry : publication->object->xattr_batch()->entries) {
+            bytes += entry.name.size();
+            for (const auto& [name, value] : entry.xattrs.value_or(Xattrs())) {
+                bytes += name.size() + value.size();
+            }
+        }
+    }
     return bytes;
 }
 
@@ -102,6 +110,10 @@ bool equal(const Xattrs& a, const Xattrs& b) {
 
 bool equal(const Index& a, const Index& b) {
     return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names;
+}
+
+bool equal(const XattrBatch& a, const XattrBatch& b) {
+    return a == b;
 }
 
 bool equal(const Publication& a, const Publication& b) {

@@ -122,6 +122,11 @@ ObjectPtr SimulatedStore::read_huge(const ObjectKey& key) const {
                     Listing::Detail::attributes),
             is_right ? std::nullopt : std::optional(error_lifetime));
     }
+    if (key.kind == ObjectKind::xattr_batch) {
+        const bool is_right = key.version == version;
+        return make_object(XattrBatch{.names = is_right ? version : 0, .entries = {}},
+                           is_right ? std::nullopt : std::optional(error_lifetime));
+    }
     return make_object(std::move(index),
                        key.kind == ObjectKind::names ? std::optional(error_lifetime) : std::nullopt);
 }
@@ -160,9 +165,17 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
                 return make_error(ESTALE);
             }
             const ObjectPtr object = read_without(key, std::nullopt);
-            const bool names_it =
-                key.path == parent_path(point) && !object->error() && key.kind == ObjectKind::listing;
-            return names_it ? make_object(object->content, unproven_lifetime) : object;
+            const bool names_it = key.path == parent_path(point) && !object->error() &&
+                                  key.kind != ObjectKind::entry && key.kind != ObjectKind::xattrs &&
+                                  key.kind != ObjectKind::batch;
+            if (!names_it) {
+                return object;
+            }
+            Content content = object->content;
+            if (auto* batch = std::get_if<XattrBatch>(&content)) {
+                batch->entries = {{std::string(base_name(point)), std::nullopt}};
+            }
+            return make_object(std::move(content), unproven_lifetime);
         }
         case Trouble::stale:
             return make_error(ESTALE);
@@ -177,7 +190,8 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
         return make_object(Listing(std::move(entries), Listing::Detail::attributes));
     };
     const int error = error_of(key.path, hidden);
-    const bool is_of_directory = key.kind == ObjectKind::listing || key.kind == ObjectKind::batch;
+    const bool is_of_directory = key.kind == ObjectKind::listing || key.kind == ObjectKind::batch ||
+                                 key.kind == ObjectKind::xattr_batch;
     if (key.kind == ObjectKind::entry && error == ENOENT &&
         error_of(std::string(parent_path(key.path)), hidden) == 0) {
         return listing({});
@@ -192,7 +206,7 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
     switch (key.kind) {
         case ObjectKind::listing:
             return listing(entries_of(key.path, hidden));
-        case ObjectKind::batch:  // only huge directories have batches
+        case ObjectKind::batch:  // of an Index that a small directory does not have
             return make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
         case ObjectKind::entry:
             return listing({{.name = std::string(base_name(key.path)),
@@ -202,6 +216,14 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
             return make_object(Xattrs());
         case ObjectKind::names:
             return make_error(EINVAL);  // there is no small directory's Index
+        case ObjectKind::xattr_batch:
+            if (key.version != 0) {
+                return make_object(XattrBatch(), error_lifetime);
+            }
+            return make_object(XattrBatch{
+                .names =
+                    names_hash(Listing(entries_of(key.path, hidden), Listing::Detail::attributes), key.index),
+                .entries = {}});
         case ObjectKind::extent:
         case ObjectKind::own_extent:
             return read_file(key);

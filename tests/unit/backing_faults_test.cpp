@@ -121,6 +121,48 @@ TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
     });
 }
 
+// One name's trouble, or one that has much, does not keep the others from travelling together.
+TEST_F(BackingFaults, ABatchOfExtendedAttributesLeavesOutWhatIsToBeAskedForAlone) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
+        const auto set = [&](const std::string& name, const std::string& attribute, std::size_t bytes) {
+            return ::setxattr((source + "/" + name).c_str(), attribute.c_str(),
+                              std::string(bytes, 'v').data(), bytes, 0);
+        };
+        for (int i = 0; i < 1000; ++i) {
+            write_file(source + "/f" + std::to_string(1000 + i), "");
+        }
+        ASSERT_EQ(set("f1003", "user.one", 5), 0);
+        // Which filesystem is below decides how large an attribute may be.
+        const std::size_t large = set("f1200", "user.large", 60000) == 0 ? 60000 : 3000;
+        for (int i = 1000; i < 1400; ++i) {
+            ASSERT_EQ(set("f" + std::to_string(i), "user.large", large), 0);
+        }
+        const auto listing = read(backing, ObjectKind::listing, point);
+        ASSERT_NE(listing->listing(), nullptr);
+        const auto object = read(backing, ObjectKind::xattr_batch, point);
+        const XattrBatch* batch = object->xattr_batch();
+        ASSERT_NE(batch, nullptr);
+        EXPECT_EQ(batch->names, names_hash(*listing->listing(), 0));
+        EXPECT_EQ(batch->entries.size(), 400U) << "the others have none";
+        EXPECT_LT(object->bytes(), 1U << 20U);
+        const auto is_told = [](const auto& entry) { return entry.xattrs.has_value(); };
+        const auto told = std::count_if(batch->entries.begin(), batch->entries.end(), is_told);
+        EXPECT_GT(told, 0);
+        EXPECT_LT(told, 400);
+        const auto second = backing.read({.kind = ObjectKind::xattr_batch, .path = point, .index = 1});
+        EXPECT_EQ(second->xattr_batch()->names, names_hash(*listing->listing(), 1));
+        EXPECT_EQ(second->xattr_batch()->entries.size(), 0U);
+        EXPECT_LT(second->bytes(), 1000U) << "names without attributes cost nothing";
+        faults.xattr_value = EIO;
+        const auto failing = read(backing, ObjectKind::xattr_batch, point);
+        ASSERT_NE(failing->xattr_batch(), nullptr);
+        EXPECT_EQ(failing->xattr_batch()->entries.size(), 400U);
+        EXPECT_FALSE(failing->xattr_batch()->entries.at(0).xattrs) << "asked for alone, it gives the error";
+        faults.everything = EIO;
+        EXPECT_EQ(read(backing, ObjectKind::xattr_batch, point)->error().value(), EIO);
+    });
+}
+
 TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
     run([&]() -> std::optional<std::string> {
         const std::string sub = point + "/sub";

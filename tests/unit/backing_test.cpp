@@ -340,6 +340,10 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
     const auto batch = next.read({ObjectKind::batch, directory.path(), 0, before.version});
     EXPECT_EQ(batch->listing()->size(), 0U);
     EXPECT_EQ(batch->lifetime, error_lifetime);
+    const auto xattrs = next.read({ObjectKind::xattr_batch, directory.path(), 0, before.version});
+    ASSERT_NE(xattrs->xattr_batch(), nullptr);
+    EXPECT_EQ(*xattrs->xattr_batch(), XattrBatch());
+    EXPECT_EQ(xattrs->lifetime, error_lifetime);
     EXPECT_EQ(next.within_trees().listings, 1U);
 
     // And this one, after a refresh.
@@ -347,6 +351,27 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
     const auto now = read(ObjectKind::listing, directory.path());
     EXPECT_EQ(names_of(backing, directory.path(), *now->index()), names);
     EXPECT_NE(read(ObjectKind::names, directory.path(), 0, before.version)->index(), nullptr);
+}
+
+TEST_P(Backing, ExtendedAttributesOfAHugeDirectoryComeByThePositionInItsIndex) {
+    fill(8500);
+    const std::string with = "~last";
+    write_file(directory / with, "");
+    if (::setxattr((directory / with).c_str(), "user.a", "1", 1, 0) != 0) {
+        GTEST_SKIP() << "no extended attributes here";
+    }
+    let_settle();
+    const std::uint64_t version = read(ObjectKind::listing, directory.path())->index()->version;
+    for (std::uint32_t i = 0; i <= 8500 / batch_entries + 1; ++i) {
+        const auto object = read(ObjectKind::xattr_batch, directory.path(), i, version);
+        ASSERT_NE(object->xattr_batch(), nullptr);
+        XattrBatch expected{.names = version, .entries = {}};
+        if (i == 8500 / batch_entries) {
+            expected.entries = {{with, Xattrs{{"user.a", "1"}}}};
+        }
+        EXPECT_EQ(*object->xattr_batch(), expected) << i;
+    }
+    EXPECT_EQ(backing.within_trees().listings, 1U);
 }
 
 TEST_P(Backing, AHugeDirectoryThatIsSmallByNow) {
@@ -923,7 +948,7 @@ TEST_P(Backing, ACopperMountIsNeverAsked) {
             EXPECT_TRUE(listing->listing()->has_attributes());
             for (const auto& path : {mirror, mirror + "/usr", directory / "link/usr"}) {
                 for (const auto kind : {ObjectKind::listing, ObjectKind::names, ObjectKind::batch,
-                                        ObjectKind::extent, ObjectKind::xattrs}) {
+                                        ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
                     EXPECT_EQ(ask(kind, path)->error().message(), message(ELOOP))
                         << to_string({.kind = kind, .path = path});
                 }

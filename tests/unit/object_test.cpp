@@ -64,6 +64,8 @@ TEST(Object, BytesCountTheContent) {
     EXPECT_LT(extent->bytes(), 1000U + 2 * sizeof(Object));
     const auto xattrs = make_object(Xattrs{{"user.a", std::string(500, 'v')}});
     EXPECT_GE(xattrs->bytes(), 506U);
+    const auto batch = make_object(XattrBatch{.entries = {{"a", Xattrs{{"user.a", std::string(500, 'v')}}}}});
+    EXPECT_GE(batch->bytes(), 507U);
     EXPECT_GE(make_error(EIO)->bytes(), sizeof(Object));
 }
 
@@ -104,6 +106,7 @@ TEST(ObjectKey, FileTreeIsTheDirectory) {
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::entry, .path = "/a/b"}), "/a");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::extent, .path = "/a/b", .index = 7}), "/a");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::xattrs, .path = "/a"}), "/");
+    EXPECT_EQ(file_tree_of({.kind = ObjectKind::xattr_batch, .path = "/a"}), "/a");
 }
 
 TEST(ObjectKey, HashTellsKindPathAndIndexApart) {

@@ -28,6 +28,8 @@ std::string told(const ObjectPtr& object) {
         text << "bytes " << extent->plain_bytes;
     } else if (object->xattrs() != nullptr) {
         text << "attributes " << object->xattrs()->size();
+    } else if (const XattrBatch* batch = object->xattr_batch()) {
+        text << "batch of " << batch->names << ", with attributes " << batch->entries.size();
     } else {
         text << object->error().message();
     }
@@ -69,7 +71,7 @@ class Stores : public testing::TestWithParam<Trouble> {
         }
         for (const auto& path : paths) {
             for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry,
-                                    ObjectKind::extent, ObjectKind::xattrs}) {
+                                    ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
                 const bool is_entry_of_root = path == SimulatedStore::root() && kind == ObjectKind::entry;
                 if (is_entry_of_root && GetParam() != Trouble::unmounted) {
                     continue;  // its name differs

@@ -251,7 +251,11 @@ TEST(Verify, ExtendedAttributesAreThoseOfAFilesystem) {
                                             {std::string("user.\0a", 7), "x"},
                                             {"user.a", std::string(65537, 'v')}}) {
         expect_corrupt(key, make_object(Xattrs{{"user.sound", "x"}, {name, value}}), name);
+        expect_corrupt({ObjectKind::xattr_batch, "/lus/sw"},
+                       make_object(XattrBatch{.entries = {{"a", Xattrs{{name, value}}}}}), name);
     }
+    expect_accepted(publication({ObjectKind::xattr_batch, "/lus/sw"},
+                                make_object(XattrBatch{.entries = {{"a", std::nullopt}, {"b", Xattrs{}}}})));
 }
 
 }  // namespace

@@ -388,9 +388,25 @@ TEST(WireRoundTrip, Xattrs) {
     }
 }
 
+XattrBatch some_xattr_batch() {
+    return {.names = 0x123456789abcdef0,
+            .entries = {
+                {"a", Xattrs{{"user.a", "1"}, {"user.b", any_bytes}}}, {"b", std::nullopt}, {"c", Xattrs{}}}};
+}
+
+TEST(WireRoundTrip, XattrBatches) {
+    for (const XattrBatch& batch :
+         {XattrBatch{}, XattrBatch{.names = 1, .entries = {}}, some_xattr_batch()}) {
+        const Publication result =
+            round_trip(publication_of({ObjectKind::xattr_batch, "/app", 7}, make_object(batch)));
+        ASSERT_NE(result.object->xattr_batch(), nullptr);
+        EXPECT_EQ(*result.object->xattr_batch(), batch);
+    }
+}
+
 TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
     for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry,
-                                  ObjectKind::extent, ObjectKind::xattrs}) {
+                                  ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
         for (const std::optional<std::chrono::milliseconds> lifetime :
              {std::optional<std::chrono::milliseconds>(), std::optional(0ms), std::optional(1000ms)}) {
             const auto error = make_object(std::error_code(EACCES, std::generic_category()), lifetime);
@@ -407,11 +423,20 @@ TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
 TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
     std::vector<Listing::NewEntry> entries;
     Xattrs xattrs;
+    XattrBatch marks;
+    XattrBatch batch;
     for (int i = 0; i < 700; ++i) {
         const ObjectPtr listing = listing_of(entries);
         EXPECT_LE(encode(publication_of({ObjectKind::listing, "/"}, listing)).body.size, listing->bytes());
         const ObjectPtr pairs = make_object(xattrs);
         EXPECT_LE(encode(publication_of({ObjectKind::xattrs, "/"}, pairs)).body.size, pairs->bytes());
+        const ObjectPtr batch_of_marks = make_object(marks);
+        const ObjectPtr batch_of_pairs = make_object(batch);
+        for (const ObjectPtr& one : {batch_of_marks, batch_of_pairs}) {
+            EXPECT_LE(encode(publication_of({ObjectKind::xattr_batch, "/"}, one)).body.size, one->bytes());
+        }
+        marks.entries.push_back({std::to_string(i), std::nullopt});
+        batch.entries.push_back({std::to_string(i), xattrs.size() < 50 ? xattrs : Xattrs{{"user.a", "v"}}});
         entries.push_back({.name = std::to_string(i), .target = "", .attributes = {}});
         xattrs.emplace_back(std::to_string(i), std::string(static_cast<std::size_t>(i % 5), 'v'));
     }
@@ -591,7 +616,9 @@ TEST(WireNonsense, EveryByteOfABody) {
     const Frame xattrs =
         encode(publication_of({ObjectKind::xattrs, "/app"}, make_object(Xattrs{{"user.a", "b"}, {"c", ""}})));
     const Frame answer = encode(Answer{.id = 1, .origin = {}, .parts = {{Rank{1}, "text"}, {Rank{2}, ""}}});
-    for (const Frame& frame : {listing, xattrs, answer}) {
+    const Frame batch =
+        encode(publication_of({ObjectKind::xattr_batch, "/app"}, make_object(some_xattr_batch())));
+    for (const Frame& frame : {listing, xattrs, batch, answer}) {
         auto body = copy_of(frame.body);
         for (std::byte& b : body) {
             const std::byte before = b;
@@ -729,7 +756,10 @@ TEST(WireNonsense, BytesThatAreNamedSeveralTimes) {
     for (const Message& message :
          {Message(Answer{.id = 1, .origin = Rank{1}, .parts = {{Rank{1}, large}, {Rank{2}, small}}}),
           Message(publication_of({ObjectKind::xattrs, "/app"},
-                                 make_object(Xattrs{{"user.a", large}, {"user.b", small}})))}) {
+                                 make_object(Xattrs{{"user.a", large}, {"user.b", small}}))),
+          Message(publication_of({ObjectKind::xattr_batch, "/app"},
+                                 make_object(XattrBatch{.entries = {{"a", Xattrs{{"user.a", large}}},
+                                                                    {"b", Xattrs{{"user.b", small}}}}})))}) {
         const Frame frame = encode(message);
         auto body = copy_of(frame.body);
         ASSERT_TRUE(decode(vouch_for(frame, body)));
@@ -792,6 +822,9 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
     const ObjectPtr listing = some_listing();
     const ObjectPtr extent = extent_of(10);
     const ObjectPtr xattrs = make_object(Xattrs{});
+    const ObjectPtr batch = make_object(XattrBatch{});
+    expect_refused(publication_of({ObjectKind::xattrs, "/a"}, batch), "a batch");
+    expect_refused(publication_of({ObjectKind::xattr_batch, "/a"}, xattrs), "xattrs");
     const ObjectPtr index = make_object(Index{.version = 1, .entries = 1, .first_names = {"a"}});
     for (const ObjectKind kind :
          {ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs}) {
@@ -809,7 +842,7 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
 }
 
 TEST(WireNonsense, UnknownEnumerators) {
-    for (const int value : {6, 7, 77, 255}) {
+    for (const int value : {7, 8, 77, 255}) {
         expect_refused(Interest{.key = {static_cast<ObjectKind>(value), "/a"}}, "a kind");
         expect_refused(publication_of({static_cast<ObjectKind>(value), "/a"}, some_listing()), "a kind");
     }
@@ -839,6 +872,19 @@ TEST(WireNonsense, FindingsThatCannotBe) {
     refuse({{Rank{1}, -1}}, "a negative error");
     refuse({{Rank{1}, EIO}, {Rank{2}, 512}}, "an error that the kernel does not know");
     refuse(std::vector<Finding>(findings_max + 1), "too many");
+}
+
+TEST(WireNonsense, XattrBatchesThatNoDirectoryHas) {
+    const auto refuse = [](std::vector<XattrBatch::Entry> entries, std::string_view what) {
+        expect_refused(publication_of({ObjectKind::xattr_batch, "/a"},
+                                      make_object(XattrBatch{.names = 1, .entries = std::move(entries)})),
+                       what);
+    };
+    refuse({{"b", Xattrs{}}, {"a", Xattrs{}}}, "names out of order");
+    refuse({{"a", Xattrs{}}, {"a", Xattrs{}}}, "a name twice");
+    refuse({{"", Xattrs{}}}, "an empty name");
+    refuse({{"a/b", std::nullopt}}, "a path");
+    refuse(std::vector<XattrBatch::Entry>(batch_entries + 1), "too many names");
 }
 
 // Only names, batches and extents have an index and a version: another one would be a second name for the

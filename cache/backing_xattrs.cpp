@@ -1,0 +1,155 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include <array>
+#include <cstring>
+
+#include "cache/backing.hpp"
+#include "cache/backing_calls.hpp"
+#include "cache/path.hpp"
+#include "cache/stater.hpp"
+
+namespace copper {
+namespace {
+
+// The kernel's limit (XATTR_LIST_MAX, XATTR_SIZE_MAX), so one call always does. Most need far less.
+constexpr std::size_t call_bytes_max = 65536;
+constexpr std::size_t call_bytes_usual = 1024;
+
+// Of all attributes of one path, and of one batch: no object larger than 1 MiB is to travel, whatever it
+// takes to write them down.
+constexpr std::size_t path_bytes_of_xattrs_max = 512U << 10U;
+constexpr std::size_t batch_bytes_of_xattrs_max = 256U << 10U;
+constexpr std::size_t pair_overhead = 64;
+
+bool is_unsupported(int error) {
+    return error == ENOTSUP || error == ENOSYS;
+}
+
+// What getxattr(2) says of an attribute that was removed meanwhile, or that only others may read (trusted.*).
+bool is_none_for_this_user(int error) {
+    return error == ENODATA || error == EPERM || error == EACCES || is_unsupported(error);
+}
+
+// What `call` writes into a buffer.
+template <typename Call>
+SystemResult<std::string> text_by(Call call, BackingCounters& counters) {
+    std::array<char, call_bytes_usual> usual;
+    ++counters.xattrs;
+    auto bytes = retry_eintr([&] { return call(usual.data(), usual.size()); });
+    if (bytes >= 0) {
+        return std::string(usual.data(), static_cast<std::size_t>(bytes));
+    }
+    if (errno != ERANGE) {
+        return tl::unexpected(errno);
+    }
+    std::string large(call_bytes_max, '\0');
+    ++counters.xattrs;
+    bytes = retry_eintr([&] { return call(large.data(), large.size()); });
+    if (bytes < 0) {
+        return tl::unexpected(errno);
+    }
+    large.resize(static_cast<std::size_t>(bytes));
+    large.shrink_to_fit();
+    return large;
+}
+
+std::size_t bytes_on_the_wire(const Xattrs& xattrs) {
+    std::size_t bytes = 0;
+    for (const auto& [name, value] : xattrs) {
+        bytes += name.size() + value.size() + pair_overhead;
+    }
+    return bytes;
+}
+
+// All extended attributes of `name` in an open directory; the name is not followed. (There is no
+// llistxattrat(2) before Linux 6.13.)
+SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingCounters& counters) {
+    const std::string path = "/proc/self/fd/" + std::to_string(directory) + '/' + name;
+    const auto names =
+        text_by([&](char* to, std::size_t bytes) { return ::llistxattr(path.c_str(), to, bytes); }, counters);
+    if (!names) {
+        return is_unsupported(names.error()) ? SystemResult<Xattrs>() : tl::unexpected(names.error());
+    }
+    Xattrs xattrs;
+    for (std::size_t at = 0; at < names->size(); at += std::strlen(&(*names)[at]) + 1) {
+        const char* attribute = &(*names)[at];
+        auto value = text_by(
+            [&](char* to, std::size_t bytes) { return ::lgetxattr(path.c_str(), attribute, to, bytes); },
+            counters);
+        if (value) {
+            xattrs.emplace_back(attribute, std::move(*value));
+        } else if (!is_none_for_this_user(value.error())) {
+            // Without it, an access control list could look as if there was none.
+            return tl::unexpected(value.error());
+        }
+    }
+    return bytes_on_the_wire(xattrs) <= path_bytes_of_xattrs_max ? SystemResult<Xattrs>(std::move(xattrs))
+                                                                 : tl::unexpected(E2BIG);
+}
+
+}  // namespace
+
+ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
+    auto& counters = counters_of(path);
+    const auto parent = opener_.open_parent(path, counters);
+    if (!parent) {
+        return make_error(parent.error());
+    }
+    const auto name = std::string(base_name(path));
+    const auto place = join_path(parent->path, name);
+    if (const auto obstacle = parent->mounts->obstacle(place); obstacle && !name.empty()) {
+        return make_error(error_of(obstacle->kind));
+    }
+    if (mounts_.current()->is_lost(place)) {
+        return make_error(ESTALE);
+    }
+    auto xattrs = all_xattrs(parent->fd.get(), name, counters);
+    return xattrs ? make_object(std::move(*xattrs)) : make_error(xattrs.error());
+}
+
+ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
+    const auto known = key.version == 0 ? small_batch_names(key) : huge_batch_names(key);
+    if (!known) {
+        return known.error();
+    }
+    if (known->hash == 0) {
+        return make_object(XattrBatch(), error_lifetime);
+    }
+    auto& counters = counters_of(key.path);
+    const auto opened = opener_.open(key.path, O_PATH | O_DIRECTORY, counters);
+    if (!opened) {
+        return make_error(opened.error());
+    }
+    const auto& names = known->names;
+    const auto mounts = mounts_.current();
+    std::vector<std::optional<Xattrs>> found(names.size());
+    stater_->for_each(names.size(), [&](std::size_t i) {
+        const std::string place = join_path(opened->path, names[i].text);
+        if (mounts->obstacle(place) || mounts->is_lost(place)) {
+            return;
+        }
+        if (auto xattrs = all_xattrs(opened->fd.get(), names[i].text, counters)) {
+            found[i] = std::move(*xattrs);
+        }
+    });
+    XattrBatch batch{.names = known->hash, .entries = {}};
+    std::size_t left = batch_bytes_of_xattrs_max;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        auto& xattrs = found[i];
+        if (xattrs && xattrs->empty()) {
+            continue;
+        }
+        const std::size_t bytes = xattrs ? bytes_on_the_wire(*xattrs) : 0;
+        if (bytes > left) {
+            xattrs.reset();
+        } else {
+            left -= bytes;
+        }
+        batch.entries.push_back({names[i].text, std::move(xattrs)});
+    }
+    return make_object(std::move(batch), lifetime_in(opened->path));
+}
+
+}  // namespace copper
