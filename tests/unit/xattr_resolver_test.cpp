@@ -114,9 +114,9 @@ class XattrsOfHugeDirectory : public XattrsResolved {
 
     XattrsOfHugeDirectory() {
         Index index{.version = version, .entries = entries, .first_names = {}};
-        for (int begin = 0; begin < entries; begin += piece_entries) {
+        for (int begin = 0; begin < entries; begin += static_cast<int>(piece_entries)) {
             std::vector<Listing::NewEntry> names;
-            for (int i = begin; i < std::min<int>(begin + piece_entries, entries); ++i) {
+            for (int i = begin; i < std::min(begin + static_cast<int>(piece_entries), entries); ++i) {
                 names.push_back({name(i), "", {.inode = 1, .mode = S_IFREG}});
             }
             objects[piece(index.first_names.size())] =
