@@ -4,7 +4,7 @@
 // another node was asked for it or this node reads it.
 //
 // A node that hears nothing from the node it asked tries another way after a third of the deadline, and again
-// after two thirds. Shortly before the deadline it reads the object by itself. Working (message.hpp) puts the
+// after two thirds. Shortly before the deadline it reads the object directly. Working (message.hpp) puts the
 // deadline off, up to `deadlines_max` of them.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Asked {
 };
 // This node reads the object (Reading knows more).
 struct ReadHere {};
-// This node is going to read the object by itself: others have a turn first.
+// This node will read the object directly, once its turn has come.
 struct InTurn {};
 
 struct Wait {
@@ -44,7 +44,7 @@ struct Wait {
     std::vector<Finding> findings;  // of readers, this node perhaps among them, that could not read it
     TimePoint deadline;
     TimePoint deadline_max;              // Working puts it off no further
-    std::chrono::microseconds early{0};  // so long before the deadline this node reads the object by itself
+    std::chrono::microseconds early{0};  // so long before the deadline this node reads directly
     std::variant<Asked, ReadHere, InTurn> state = ReadHere{};
 
     std::optional<Rank> asked() const {
