@@ -31,7 +31,7 @@ std::vector<ObjectKey> keys_of(int thread) {
     const std::string directory =
         "/lus/sw/lib/python3.11/site-packages/package" + std::to_string(thread) + '/';
     for (int i = 0; i < 4096; ++i) {
-        keys.push_back({.kind = ObjectKind::listing, .path = directory + std::to_string(i)});
+        keys.push_back({.kind = ObjectKind::directory, .path = directory + std::to_string(i)});
     }
     return keys;
 }
@@ -118,7 +118,7 @@ Message publication_of(std::int64_t bytes) {  // an extent; 0: a small listing
     Blob blob = copy_to_blob(random_bytes(static_cast<std::size_t>(bytes)));
     blob.checksum = checksum_of(blob.span());  // as who read the file leaves it
     const ObjectPtr object = bytes == 0 ? listing_of(50) : make_object(Extent{{}, std::move(blob)});
-    return Publication{.key = {bytes == 0 ? ObjectKind::listing : ObjectKind::extent, "/lus/sw/lib/x"},
+    return Publication{.key = {bytes == 0 ? ObjectKind::directory : ObjectKind::extent, "/lus/sw/lib/x"},
                        .root = {},
                        .lane = Lane::bulk,
                        .object = object};
@@ -142,7 +142,7 @@ BENCHMARK(wire_decode)->Arg(0)->Arg(64 << 10)->Arg(extent_bytes);
 
 // What a message of one frame costs besides: its envelope, and the tag where the job has a key.
 const Frame small_frame =
-    encode(Interest{.key = {ObjectKind::listing, "/lus/sw/lib/python3.11/site-packages"}});
+    encode(Interest{.key = {ObjectKind::directory, "/lus/sw/lib/python3.11/site-packages"}});
 
 void envelope_seal(benchmark::State& state, bool has_key) {
     const Sealer sealer(has_key ? std::optional(JobKey::random()) : std::nullopt);

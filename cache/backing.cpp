@@ -161,8 +161,8 @@ BackingCounters& PosixBacking::counters_of(std::string_view path) {
 
 ObjectPtr PosixBacking::read(const ObjectKey& key) {
     switch (key.kind) {
-        case ObjectKind::listing:
-            return read_listing(key.path);
+        case ObjectKind::directory:
+            return read_directory(key.path);
         case ObjectKind::names:
             return read_piece(key);
         case ObjectKind::batch:

@@ -11,7 +11,7 @@
 #include "cache/backing_counters.hpp"
 #include "cache/extent_memory.hpp"
 #include "cache/filesystem_clock.hpp"
-#include "cache/huge_directories.hpp"
+#include "cache/listed_directories.hpp"
 #include "cache/mount_table.hpp"
 #include "cache/object.hpp"
 #include "cache/path_opener.hpp"
@@ -29,7 +29,7 @@ class BackingStore {
 
     // Never fails: an error is an Object.
     //
-    // An error may be this node's trouble, and so may an empty Listing of any directory or entry: where a
+    // An error may be this node's trouble, and so may an empty directory, or an entry that is absent: where a
     // filesystem was not mounted when the daemon started, its mount point is there and empty, and no store
     // can tell. A second node must find the same before it becomes what all nodes see.
     virtual ObjectPtr read(const ObjectKey& key) = 0;
@@ -59,25 +59,15 @@ class PosixBacking final : public BackingStore {
     const BackingCounters& outside_trees() const { return outside_trees_; }
 
   private:
-    // Those of one batch of a directory. None where a huge directory has other ones than the key means.
-    struct BatchNames {
-        std::vector<DirectoryName> names;
-        std::uint64_t hash = 0;  // XattrBatch::names
-    };
-
     BackingCounters& counters_of(std::string_view path);
     ObjectPtr make_entry(Listing::NewEntry entry);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
-    ObjectPtr list_entries(const DirectoryNames& names, int directory, BackingCounters& counters);
-    std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> list_names(DirectoryNames names, int directory,
-                                                                    BackingCounters& counters);
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
-    HugeDirectories::Found list_directory(const std::string& path);
-    HugeDirectories::Found find_names(const ObjectKey& key);
-    ObjectPtr read_listing(const std::string& path);
+    ListedDirectories::Found list_directory(const std::string& path);
+    ListedDirectories::Found find_names(const ObjectKey& key);
+    ObjectPtr read_directory(const std::string& path);
     ObjectPtr read_piece(const ObjectKey& key);
-    tl::expected<BatchNames, ObjectPtr> small_batch_names(const ObjectKey& key);
-    tl::expected<BatchNames, ObjectPtr> huge_batch_names(const ObjectKey& key);
+    tl::expected<std::vector<DirectoryName>, ObjectPtr> batch_names(const ObjectKey& key);
     ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_entry(const std::string& path);
     ObjectPtr read_extent(const ObjectKey& key);
@@ -92,7 +82,7 @@ class PosixBacking final : public BackingStore {
     BackingCounters outside_trees_;
     FilesystemClocks clocks_;
     std::unique_ptr<OpenFiles> open_files_;
-    HugeDirectories huge_directories_;
+    ListedDirectories listed_;
     std::unique_ptr<Stater> stater_;
 };
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "cache/backing.hpp"
-#include "cache/huge_directories.hpp"
+#include "cache/listed_directories.hpp"
 #include "cache/path.hpp"
 #include "cache/stater.hpp"
 
@@ -23,10 +23,10 @@ constexpr std::size_t batch_bytes_max = object_bytes_max / 2;
 struct CloseDirectory {
     void operator()(DIR* directory) const { ::closedir(directory); }
 };
-using Directory = std::unique_ptr<DIR, CloseDirectory>;
+using DirectoryStream = std::unique_ptr<DIR, CloseDirectory>;
 
-SystemResult<Directory> directory_of(UniqueFd fd) {
-    Directory directory(::fdopendir(fd.get()));
+SystemResult<DirectoryStream> stream_of(UniqueFd fd) {
+    DirectoryStream directory(::fdopendir(fd.get()));
     if (directory == nullptr) {
         return tl::unexpected(errno);
     }
@@ -73,10 +73,6 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
     return names;
 }
 
-bool is_fatal(const SystemResult<Listing::NewEntry>& entry) {
-    return !entry && entry.error() != ENOENT;
-}
-
 // Types that the directory itself does not tell, from the entries; names that are gone are taken out.
 void complete_types(Names& names, int directory, Stater& stater, BackingCounters& counters) {
     std::vector<std::size_t> unknown;
@@ -114,64 +110,28 @@ Listing PosixBacking::make_listing(Entries entries) {
     return Listing(std::move(kept), Listing::Detail::attributes);
 }
 
-// The whole Listing. Nothing if it is too large to travel, or of some entry there is nothing but the name.
-ObjectPtr PosixBacking::list_entries(const DirectoryNames& names, int directory, BackingCounters& counters) {
-    if (names.size() > listing_entries_max ||
-        names.size() * sizeof(Attributes) + names.text_bytes() > object_bytes_max) {
-        return nullptr;
-    }
-    auto entries = stater_->stat(directory, names.slice(0, names.size()), counters);
-    if (std::any_of(entries.begin(), entries.end(), is_fatal)) {
-        return nullptr;
-    }
-    auto object = make_object(make_listing(std::move(entries)));
-    return object->bytes() <= object_bytes_max ? object : nullptr;
-}
-
-// The directory's object, and the names if that is an Index.
-std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> PosixBacking::list_names(DirectoryNames names,
-                                                                              int directory,
-                                                                              BackingCounters& counters) {
-    if (auto object = list_entries(names, directory, counters); object != nullptr) {
-        return {std::move(object), nullptr};
-    }
-    complete_types(names, directory, *stater_, counters);
-    if (names.size() == 0) {  // they all went meanwhile
-        return {make_object(Listing({}, Listing::Detail::attributes)), nullptr};
-    }
-    auto huge = std::make_shared<HugeDirectory>();
-    huge->index = names.index();
-    huge->names = std::move(names);
-    auto object = make_object(huge->index);
-    if (object->bytes() > object_bytes_max) {
-        return {make_error(E2BIG), nullptr};
-    }
-    return {std::move(object), std::move(huge)};
-}
-
 // The attributes of a name whose mount is gone are those of another directory.
 std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::string& directory) {
     return mounts_.current()->has_lost_in(directory) ? std::optional(unproven_lifetime) : std::nullopt;
 }
 
-HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
-    using Found = HugeDirectories::Found;
-    const auto failed = [](int error) { return Found{.object = make_error(error), .huge = nullptr}; };
-    const auto with_lifetime = [](const ObjectPtr& object,
-                                  std::optional<std::chrono::milliseconds> lifetime) {
-        return lifetime && !object->error() ? make_object(object->content, lifetime) : object;
-    };
+ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
+    using Found = ListedDirectories::Found;
+    const auto failed = [](int error) { return Found{.object = make_error(error), .names = nullptr}; };
     auto& counters = counters_of(path);
+    const auto began = std::chrono::steady_clock::now();
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
+    const auto operation_time =
+        std::chrono::ceil<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
     if (!opened) {
         ++counters.listings;
         return failed(opened.error());
     }
-    const auto directory = directory_of(std::move(opened->fd));
-    if (!directory) {
-        return failed(directory.error());
+    const auto stream = stream_of(std::move(opened->fd));
+    if (!stream) {
+        return failed(stream.error());
     }
-    const int fd = ::dirfd(directory->get());
+    const int fd = ::dirfd(stream->get());
     Found found;
     std::chrono::milliseconds patience = patience_max;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
@@ -179,14 +139,15 @@ HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
         if (!before) {
             return failed(before.error());
         }
-        if (auto current = huge_directories_.find(path, version_of(before->attributes)); current != nullptr) {
-            return {.object = make_object(current->index), .huge = std::move(current)};
+        if (auto current = listed_.find(path, version_of(before->attributes)); current != nullptr) {
+            return {.object = make_object(current->directory, lifetime_in(opened->path)),
+                    .names = std::move(current)};
         }
-        auto names = read_names(directory->get(), *opened, counters);
+        auto names = read_names(stream->get(), *opened, counters);
         if (!names) {
             return failed(names.error());
         }
-        auto [object, huge] = list_names(std::move(*names), fd, counters);
+        complete_types(*names, fd, *stater_, counters);
         const auto after = stat_at(fd, "", counters);
         if (!after) {
             return failed(after.error());
@@ -194,94 +155,75 @@ HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
         if (after->links == 0) {
             return failed(ENOENT);  // removed meanwhile, so it reads as empty
         }
+        auto listed = std::make_shared<ListedDirectory>();
+        listed->directory = names->directory();
+        listed->directory.operation_time = operation_time;
+        listed->names = std::move(*names);
+        if (listed->directory.bytes() > object_bytes_max) {
+            return failed(E2BIG);
+        }
         const bool is_unchanged = version_of(before->attributes) == version_of(*after);
-        if (is_unchanged && before->rest == Rest::settled) {
-            if (huge != nullptr) {
-                huge->listed = version_of(*after);
-            }
-            return {.object = with_lifetime(object, lifetime_in(opened->path)), .huge = std::move(huge)};
+        const bool is_settled = is_unchanged && before->rest == Rest::settled;
+        if (is_settled) {
+            listed->listed = version_of(*after);
         }
         // Not for ever: a name that moved while it was read may be in it twice, or not at all.
-        found = {.object = with_lifetime(object, unproven_lifetime), .huge = std::move(huge)};
-        if ((is_unchanged && before->rest == Rest::unproven) || patience.count() == 0) {
+        const auto lifetime = is_settled ? lifetime_in(opened->path) : std::optional(unproven_lifetime);
+        found = {.object = make_object(listed->directory, lifetime), .names = std::move(listed)};
+        if (is_settled || (is_unchanged && before->rest == Rest::unproven) || patience.count() == 0) {
             break;  // to read it again now would prove no more
         }
     }
     return found;
 }
 
-ObjectPtr PosixBacking::read_listing(const std::string& path) {
-    return huge_directories_.read(path, [&] { return list_directory(path); }).object;
+ObjectPtr PosixBacking::read_directory(const std::string& path) {
+    return listed_.read(path, [&] { return list_directory(path); }).object;
 }
 
 // Of the version that is wanted, or as the directory is now.
-HugeDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
-    if (auto kept = huge_directories_.find(key.path, key.version); kept != nullptr) {
-        return {.object = nullptr, .huge = std::move(kept)};
+ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
+    if (auto kept = listed_.find(key.path, key.version); kept != nullptr) {
+        return {.object = nullptr, .names = std::move(kept)};
     }
-    return huge_directories_.read(key.path, [&] { return list_directory(key.path); });
+    return listed_.read(key.path, [&] { return list_directory(key.path); });
 }
 
 ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
-    const auto [object, huge] = find_names(key);
-    if (huge == nullptr || huge->index.version != key.version) {
+    const auto [object, listed] = find_names(key);
+    if (listed == nullptr || listed->directory.version != key.version) {
         return make_object(object->content, error_lifetime);
     }
-    if (key.index >= huge->index.first_names.size()) {
+    if (key.index >= listed->directory.first_names.size()) {
         return make_error(EINVAL);
     }
-    return make_object(huge->names.piece(key.index));
+    return make_object(listed->names.piece(key.index));
 }
 
-// A small directory is read again: of its Listing nothing is kept here.
-tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::small_batch_names(const ObjectKey& key) {
-    auto& counters = counters_of(key.path);
-    auto opened = opener_.open(key.path, O_RDONLY | O_DIRECTORY, counters);
-    if (!opened) {
-        return tl::unexpected(make_error(opened.error()));
+// The names of a batch, or the object that says why there are none.
+tl::expected<std::vector<DirectoryName>, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key) {
+    const auto [object, listed] = find_names(key);
+    if (listed == nullptr) {
+        return tl::unexpected(object);
     }
-    const auto directory = directory_of(std::move(opened->fd));
-    if (!directory) {
-        return tl::unexpected(make_error(directory.error()));
+    if (listed->directory.version != key.version) {
+        return tl::unexpected(make_error(EAGAIN));
     }
-    const auto all = read_names(directory->get(), *opened, counters);
-    if (!all) {
-        return tl::unexpected(make_error(all.error()));
-    }
-    auto names = all->slice(std::size_t{key.index} * batch_entries, batch_entries);
-    std::vector<Listing::NewEntry> entries;
-    for (const auto& name : names) {
-        entries.push_back({.name = name.text, .target = {}, .attributes = {}});
-    }
-    const auto hash = names_hash(Listing(std::move(entries), Listing::Detail::names_only), 0);
-    return BatchNames{.names = std::move(names), .hash = hash};
-}
-
-tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::huge_batch_names(const ObjectKey& key) {
-    const auto [object, huge] = find_names(key);
-    if (huge != nullptr && huge->index.version == key.version) {
-        return BatchNames{.names = huge->names.slice(std::size_t{key.index} * batch_entries, batch_entries),
-                          .hash = key.version};
-    }
-    const bool failed = object != nullptr && object->error();
-    return failed ? tl::expected<BatchNames, ObjectPtr>(tl::unexpect, object) : BatchNames();
+    return listed->names.slice(std::size_t{key.index} * batch_entries, batch_entries);
 }
 
 // Who wants an entry that is not in its batch asks for it alone.
 ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
-    const auto known = huge_batch_names(key);
-    if (!known) {
-        return known.error();
-    }
-    if (known->hash == 0) {
-        return make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
+    const auto names = batch_names(key);
+    if (!names) {
+        return names.error();
     }
     const auto opened = opener_.open(key.path, O_PATH | O_DIRECTORY, counters);
     if (!opened) {
         return make_error(opened.error());
     }
-    auto entries = stater_->stat(opened->fd.get(), known->names, counters);
+    auto entries = stater_->stat(opened->fd.get(), *names, counters);
     std::size_t bytes = 0;
     for (auto& entry : entries) {
         bytes += entry ? sizeof(Attributes) + entry->name.size() + entry->target.size() : 0;

@@ -122,7 +122,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
 
 void PosixBacking::forget(std::string_view path) {
     open_files_->forget(path);
-    huge_directories_.forget(path);
+    listed_.forget(path);
     mounts_.forget(path);
 }
 

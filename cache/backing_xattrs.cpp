@@ -110,19 +110,16 @@ ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
 }
 
 ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
-    const auto known = key.version == 0 ? small_batch_names(key) : huge_batch_names(key);
+    const auto known = batch_names(key);
     if (!known) {
         return known.error();
-    }
-    if (known->hash == 0) {
-        return make_object(XattrBatch(), error_lifetime);
     }
     auto& counters = counters_of(key.path);
     const auto opened = opener_.open(key.path, O_PATH | O_DIRECTORY, counters);
     if (!opened) {
         return make_error(opened.error());
     }
-    const auto& names = known->names;
+    const auto& names = *known;
     const auto mounts = mounts_.current();
     std::vector<std::optional<Xattrs>> found(names.size());
     stater_->for_each(names.size(), [&](std::size_t i) {
@@ -134,7 +131,7 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
             found[i] = std::move(*xattrs);
         }
     });
-    XattrBatch batch{.names = known->hash, .entries = {}};
+    XattrBatch batch;
     std::size_t left = batch_bytes_of_xattrs_max;
     for (std::size_t i = 0; i < names.size(); ++i) {
         auto& xattrs = found[i];

@@ -68,21 +68,25 @@ void DirectoryNames::erase(const std::vector<std::size_t>& indexes) {
     slots_.resize(kept);
 }
 
-Index DirectoryNames::index() const {
-    Index index{.version = 0, .entries = size(), .first_names = {}};
+Directory DirectoryNames::directory() const {
+    Directory directory;
+    directory.entries = size();
     RunningChecksum version;
     for (std::size_t i = 0; i < size(); ++i) {
         const std::string_view name = text(i);
         if (i % piece_entries == 0) {
-            index.first_names.emplace_back(name);
+            directory.first_names.emplace_back(name);
         }
         // A name's length in front of it, so that no two lists of names are one text.
         const std::uint64_t type_and_length = (std::uint64_t{slots_[i].type} << 32U) | name.size();
         version.add(std::as_bytes(std::span(&type_and_length, 1)));
         version.add(std::as_bytes(std::span(name)));
     }
-    index.version = std::max<std::uint64_t>(version.value(), 1);
-    return index;
+    directory.version = std::max<std::uint64_t>(version.value(), 1);
+    if (directory.first_names.size() == 1) {
+        directory.names = piece(0);
+    }
+    return directory;
 }
 
 Listing DirectoryNames::piece(std::uint32_t number) const {

@@ -36,8 +36,8 @@ class DirectoryNames {
     void erase(const std::vector<std::size_t>& indexes);
     bool has_type(std::size_t index) const { return slots_[index].type != 0; }
 
-    Index index() const;
-    // REQUIRES: the index has such a piece.
+    Directory directory() const;
+    // REQUIRES: the directory has such a piece.
     Listing piece(std::uint32_t number) const;
 
   private:

@@ -93,7 +93,7 @@ std::size_t Listing::bytes() const {
                              : allocated_bytes(inodes_.capacity() * sizeof(InodeAndType)));
 }
 
-std::optional<std::uint32_t> Index::piece_of(std::string_view name) const {
+std::optional<std::uint32_t> Directory::piece_of(std::string_view name) const {
     const auto next = std::upper_bound(first_names.begin(), first_names.end(), name);
     if (next == first_names.begin()) {
         return std::nullopt;
@@ -101,18 +101,19 @@ std::optional<std::uint32_t> Index::piece_of(std::string_view name) const {
     return static_cast<std::uint32_t>(next - first_names.begin() - 1);
 }
 
-std::size_t Index::entries_of(std::uint32_t piece) const {
+std::size_t Directory::entries_of(std::uint32_t piece) const {
     return std::min<std::uint64_t>(piece_entries, entries - std::uint64_t{piece} * piece_entries);
 }
 
-bool Index::fits(std::uint32_t piece, const Listing& names) const {
-    return !names.has_attributes() && names.size() == entries_of(piece) &&
-           names.at(0).name == first_names[piece] &&
-           (piece + 1 == first_names.size() || names.at(names.size() - 1).name < first_names[piece + 1]);
+bool Directory::fits(std::uint32_t piece, const Listing& piece_names) const {
+    const std::size_t count = piece_names.size();
+    return !piece_names.has_attributes() && count == entries_of(piece) &&
+           piece_names.at(0).name == first_names[piece] &&
+           (piece + 1 == first_names.size() || piece_names.at(count - 1).name < first_names[piece + 1]);
 }
 
-std::size_t Index::bytes() const {
-    std::size_t held = allocated_bytes(first_names.capacity() * sizeof(std::string));
+std::size_t Directory::bytes() const {
+    std::size_t held = names.bytes() + allocated_bytes(first_names.capacity() * sizeof(std::string));
     for (const auto& name : first_names) {
         held += allocated_bytes(name.capacity() + 1);
     }
@@ -136,21 +137,12 @@ std::size_t bytes_of(const Xattrs& pairs) {
 
 }  // namespace
 
-std::uint64_t names_hash(const Listing& listing, std::uint32_t batch) {
-    const std::size_t first = std::min(listing.size(), std::size_t{batch} * batch_entries);
-    std::string names;
-    for (std::size_t i = first; i < std::min(first + batch_entries, listing.size()); ++i) {
-        names.append(listing.at(i).name).append(1, '\0');
-    }
-    return std::max<std::uint64_t>(XXH3_64bits(names.data(), names.size()), 1);
-}
-
 std::size_t Object::bytes() const {
     constexpr std::size_t shared_counts = 2 * sizeof(void*);
     std::size_t held = allocated_bytes(shared_counts + sizeof(Object));
     if (const Listing* entries = listing()) {
         held += entries->bytes();
-    } else if (const Index* pieces = index()) {
+    } else if (const Directory* pieces = directory()) {
         held += pieces->bytes();
     } else if (const Extent* range = extent()) {
         held += allocated_bytes(shared_counts + range->blob.size);
@@ -179,7 +171,7 @@ ObjectPtr make_error(int error_number) {
 
 std::string_view file_tree_of(const ObjectKey& key) {
     switch (key.kind) {
-        case ObjectKind::listing:
+        case ObjectKind::directory:
         case ObjectKind::names:
         case ObjectKind::batch:
         case ObjectKind::xattr_batch:
@@ -194,8 +186,8 @@ std::string_view file_tree_of(const ObjectKey& key) {
 }
 
 std::string to_string(const ObjectKey& key) {
-    static constexpr const char* names[] = {"listing", "batch", "entry",       "extent",
-                                            "xattrs",  "names", "xattr batch", "own extent"};
+    static constexpr const char* names[] = {"directory", "batch", "entry",       "extent",
+                                            "xattrs",    "names", "xattr batch", "own extent"};
     return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
            std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
 }

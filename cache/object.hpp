@@ -34,9 +34,7 @@ constexpr std::uint64_t extents_of(std::uint64_t file_bytes) {
 // No object takes more bytes than this, apart from an extent's few of its own: it travels whole.
 inline constexpr std::size_t object_bytes_max = extent_bytes;
 
-// A directory with more entries than this, or with a larger Listing than object_bytes_max, has an Index
-// instead. Its names come in pieces and its attributes in batches, on demand.
-inline constexpr std::size_t listing_entries_max = 8192;
+// The names of a directory travel in pieces of so many, the attributes of its entries alone or in batches.
 inline constexpr std::size_t piece_entries = 2048;
 inline constexpr std::size_t batch_entries = 512;
 inline constexpr std::uint64_t directory_entries_max = 1U << 24;
@@ -91,9 +89,8 @@ struct Blob {
 Blob copy_to_blob(std::span<const std::byte> bytes);
 std::uint64_t checksum_of(const Blob& blob);
 
-// Names with their attributes, sorted by name (as bytes). Depending on the key it is a whole directory, one
-// piece of a huge directory's names, one batch of its entries, or the single entry of one path (empty if
-// there is none).
+// Names, with or without attributes, sorted by name (as bytes). Depending on the key it is one piece of a
+// directory's names, one batch of its entries, or the single entry of one path (empty if there is none).
 class Listing {
   public:
     struct Entry {
@@ -112,6 +109,7 @@ class Listing {
     };
     // names_only keeps of each entry its name, inode and type alone.
     enum class Detail : std::uint8_t { names_only, attributes };
+    Listing() = default;  // no names
     Listing(std::vector<NewEntry> entries, Detail detail);
 
     std::size_t size() const { return slots_.size(); }
@@ -140,22 +138,27 @@ class Listing {
     std::vector<Attributes> attributes_;  // of each slot; without attributes:
     std::vector<InodeAndType> inodes_;
     std::string text_;  // name, then target, of each slot
-    Detail detail_;
+    Detail detail_ = Detail::names_only;
 };
 
-// What a huge directory has instead of a Listing: which piece of its names holds a name, if any does.
-struct Index {
-    // Of all names and types. A piece of another version belongs to another Index.
-    std::uint64_t version = 0;
+// The names of a directory: it answers for each name whether it is there. If they fit into one piece, that is
+// part of it; otherwise it tells which piece holds a name, if any does.
+struct Directory {
+    // Of all names and types; never 0. A piece or a batch of another version belongs to another Directory.
+    std::uint64_t version = 1;
     std::uint64_t entries = 0;
     std::vector<std::string> first_names;  // of each piece: piece_entries entries, in the last one the rest
+    Listing names;                         // the only piece; empty if there are several
+    // How long one operation on its filesystem took the reader.
+    std::chrono::microseconds operation_time{0};
 
     // Nothing: the name would come before all others, so it is absent.
     std::optional<std::uint32_t> piece_of(std::string_view name) const;
+    bool has_all_names() const { return entries == names.size(); }
     // REQUIRES: there is such a piece.
     std::size_t entries_of(std::uint32_t piece) const;
     // Whether these names can be that piece.
-    bool fits(std::uint32_t piece, const Listing& names) const;
+    bool fits(std::uint32_t piece, const Listing& piece_names) const;
     std::size_t bytes() const;
 };
 
@@ -183,19 +186,13 @@ struct XattrBatch {
         std::optional<Xattrs> xattrs;
         bool operator==(const Entry&) const = default;
     };
-    // Which names the reader saw: names_hash(), or Index::version in a huge directory; 0 if it no longer has
-    // those that were asked for. A node with other names learns nothing from it.
-    std::uint64_t names = 0;
     std::vector<Entry> entries;  // sorted by name; a name of the batch that is not among them has none
     bool operator==(const XattrBatch&) const = default;
 };
 
-// Of the names of one batch of a Listing; never 0. Stable across processes and machines (xxh3).
-std::uint64_t names_hash(const Listing& listing, std::uint32_t batch);
-
 // An error of the backing filesystem (std::generic_category, an errno value) is content like any other, with
 // a short life.
-using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Index, XattrBatch>;
+using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Directory, XattrBatch>;
 
 struct Object {
     Content content;
@@ -205,7 +202,7 @@ struct Object {
     const Listing* listing() const { return std::get_if<Listing>(&content); }
     const Extent* extent() const { return std::get_if<Extent>(&content); }
     const Xattrs* xattrs() const { return std::get_if<Xattrs>(&content); }
-    const Index* index() const { return std::get_if<Index>(&content); }
+    const Directory* directory() const { return std::get_if<Directory>(&content); }
     const XattrBatch* xattr_batch() const { return std::get_if<XattrBatch>(&content); }
     // The error, or a zero code.
     std::error_code error() const;
@@ -231,27 +228,26 @@ ObjectPtr make_error(std::errc error);
 ObjectPtr make_error(int error_number);
 
 enum class ObjectKind : std::uint8_t {
-    listing,  // path: a directory. Content: Listing, or Index
-    batch,    // path: a huge directory; index: entries [index * batch_entries, ...) of its names. Content:
-              // Listing, without those that are gone
-    entry,    // path: anything. Content: Listing of one entry, or of none where the path does not exist
-    extent,   // path: a file; index: which extent. Content: Extent
-    xattrs,   // path: anything. Content: Xattrs
-    names,    // path: a huge directory; index: which piece of its names. Content: Listing without attributes
-    xattr_batch,  // path: a directory; index: entries [index * batch_entries, ...) of its names. Content:
-                  // XattrBatch
+    directory,  // path: a directory. Content: Directory
+    batch,   // path: a directory; index: entries [index * batch_entries, ...) of its names. Content: Listing,
+             // without those that are gone
+    entry,   // path: anything. Content: Listing of one entry, or of none where the path does not exist
+    extent,  // path: a file; index: which extent. Content: Extent
+    xattrs,  // path: anything. Content: Xattrs
+    names,   // path: a directory with several pieces; index: which one. Content: Listing without attributes
+    xattr_batch,  // as batch. Content: XattrBatch
     own_extent,   // an extent of a file that each node reads for itself; never on the wire
 };
 inline constexpr ObjectKind last_shared_object_kind = ObjectKind::xattr_batch;
 
 struct ObjectKey {
-    ObjectKind kind = ObjectKind::listing;
+    ObjectKind kind = ObjectKind::directory;
     std::string path;
     std::uint32_t index = 0;
     // Of an extent: the hash of the Version that is wanted, 0 for any. Where the file is of another one by
-    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of
-    // batches of a huge directory: Index::version. Where the directory has other names by now, the answer has
-    // a short life, too: to names it is the directory's own object, to a batch one of no names.
+    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of batches:
+    // Directory::version. Where the directory has other names by now, the answer has a short life, too: to
+    // names it is the directory's own object, to a batch the error EAGAIN.
     std::uint64_t version = 0;
     auto operator<=>(const ObjectKey&) const = default;
 };

@@ -3,109 +3,84 @@
 #include <utility>
 
 #include "cache/path.hpp"
-#include "cache/pieces.hpp"
 
 namespace copper {
 namespace {
 
-// How often it begins anew with the names that a directory has by now, before it asks for the entry alone.
-constexpr int attempts_max = 2;
-
-Resolution found(const Listing::Entry& entry) {
-    return ResolvedEntry{.attributes = entry.attributes,
-                         .target = std::string(entry.target),
-                         .leads_into_trees = entry.leads_into_trees};
+Resolution resolution_of(const Listing::Entry& entry, const Object& object) {
+    return {.found = ResolvedEntry{.attributes = entry.attributes,
+                                   .target = std::string(entry.target),
+                                   .leads_into_trees = entry.leads_into_trees},
+            .lasts = !object.lifetime};
 }
 
-void resolve_entry(Cache& cache, const std::string& directory, const std::string& name,
-                   ResolutionWaiter waiter) {
-    cache.get({.kind = ObjectKind::entry, .path = join_path(directory, name)},
-              [waiter = std::move(waiter)](const ObjectPtr& object) {
-                  const Listing* entry = object->listing();
-                  if (entry == nullptr) {
-                      waiter(tl::unexpected(object->error()));
-                  } else if (entry->size() == 0) {
-                      waiter(std::nullopt);
-                  } else {
-                      waiter(found(entry->at(0)));
-                  }
-              });
+Resolution absent(const Object& object) {
+    return {.found = std::nullopt, .lasts = !object.lifetime};
 }
 
-void resolve_in_batch(Cache& cache, const std::string& directory, const std::string& name, const Index& index,
-                      std::size_t position, ResolutionWaiter waiter) {
-    const ObjectKey key{.kind = ObjectKind::batch,
-                        .path = directory,
-                        .index = static_cast<std::uint32_t>(position / batch_entries),
-                        .version = index.version};
-    cache.get(key, [&cache, directory, name, waiter = std::move(waiter)](const ObjectPtr& object) {
-        const Listing* batch = object->listing();
-        const auto at = batch != nullptr && batch->has_attributes() ? batch->find(name) : std::nullopt;
-        if (at) {
-            waiter(found(batch->at(*at)));
-        } else {
-            resolve_entry(cache, directory, name, waiter);
-        }
-    });
+Resolution failed(std::error_code error) {
+    return {.found = tl::unexpected(error), .lasts = false};
 }
 
-void resolve_in(Cache& cache, const std::string& directory, const std::string& name, const ObjectPtr& object,
-                int attempts, ResolutionWaiter waiter);
-
-void resolve_by_index(Cache& cache, const std::string& directory, const std::string& name,
-                      const ObjectPtr& object, int attempts, ResolutionWaiter waiter) {
-    const auto piece = object->index()->piece_of(name);
-    if (!piece) {
-        waiter(std::nullopt);
-        return;
-    }
-    if (attempts == 0) {
-        resolve_entry(cache, directory, name, std::move(waiter));
-        return;
-    }
-    get_piece(cache, directory, object, *piece,
-              [&cache, directory, name, object, piece = *piece, attempts,
-               waiter = std::move(waiter)](const ObjectPtr& answer) {
-                  const Listing* names = answer->listing();
-                  if (answer->error()) {
-                      resolve_entry(cache, directory, name, waiter);
-                  } else if (names == nullptr || names->has_attributes()) {
-                      resolve_in(cache, directory, name, answer, attempts - 1, waiter);
-                  } else if (const auto at = names->find(name)) {
-                      resolve_in_batch(cache, directory, name, *object->index(),
-                                       std::size_t{piece} * piece_entries + *at, waiter);
-                  } else {
-                      waiter(std::nullopt);
-                  }
-              });
-}
-
-void resolve_in(Cache& cache, const std::string& directory, const std::string& name, const ObjectPtr& object,
-                int attempts, ResolutionWaiter waiter) {
-    if (const Listing* listing = object->listing()) {
-        const auto position = listing->find(name);
-        waiter(position ? found(listing->at(*position)) : Resolution(std::nullopt));
-    } else if (object->index() != nullptr) {
-        resolve_by_index(cache, directory, name, object, attempts, std::move(waiter));
-    } else if (object->error() == std::errc::permission_denied) {
-        resolve_entry(cache, directory, name, std::move(waiter));
-    } else {
-        waiter(tl::unexpected(object->error()));
-    }
+// Nothing: the batch does not tell.
+std::optional<Resolution> found_in(const ObjectPtr& batch, const std::string& name) {
+    const Listing* entries = batch != nullptr ? batch->listing() : nullptr;
+    const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
+    return at ? std::optional(resolution_of(entries->at(*at), *batch)) : std::nullopt;
 }
 
 }  // namespace
 
-void resolve(Cache& cache, const Trees& trees, const std::string& directory, const std::string& name,
-             ResolutionWaiter waiter) {
-    if (!trees.contains(directory)) {
-        resolve_entry(cache, directory, name, std::move(waiter));
+void EntryResolver::resolve(const std::string& directory, const std::string& name, Waiter waiter) {
+    if (!trees_.contains(directory)) {
+        resolve_alone(directory, name, waiter);
         return;
     }
-    cache.get({.kind = ObjectKind::listing, .path = directory},
-              [&cache, directory, name, waiter = std::move(waiter)](const ObjectPtr& object) {
-                  resolve_in(cache, directory, name, object, attempts_max, waiter);
+    find_name(cache_, directory, name,
+              [this, directory, name, waiter = std::move(waiter)](const NameFound& told) {
+                  if (const auto* present = std::get_if<Present>(&told)) {
+                      resolve_present(directory, name, *present, waiter);
+                  } else if (const auto* gone = std::get_if<Absent>(&told)) {
+                      waiter(absent(*gone->directory));
+                  } else if (const auto* error = std::get_if<std::error_code>(&told)) {
+                      waiter(failed(*error));
+                  } else {
+                      resolve_alone(directory, name, waiter);
+                  }
               });
+}
+
+void EntryResolver::resolve_alone(const std::string& directory, const std::string& name,
+                                  const Waiter& waiter) {
+    cache_.get({.kind = ObjectKind::entry, .path = join_path(directory, name)},
+               [waiter](const ObjectPtr& object) {
+                   const Listing* entry = object->listing();
+                   if (entry == nullptr) {
+                       waiter(failed(object->error()));
+                   } else {
+                       waiter(entry->size() == 0 ? absent(*object) : resolution_of(entry->at(0), *object));
+                   }
+               });
+}
+
+void EntryResolver::resolve_present(const std::string& directory, const std::string& name,
+                                    const Present& place, const Waiter& waiter) {
+    const ObjectKey batch = batch_key(ObjectKind::batch, directory, place);
+    const bool is_worth_batch =
+        evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
+    if (auto known = found_in(cache_.find(batch), name)) {
+        waiter(*known);
+    } else if (is_worth_batch) {
+        cache_.get(batch, [this, directory, name, waiter](const ObjectPtr& object) {
+            if (const auto found = found_in(object, name)) {
+                waiter(*found);
+            } else {
+                resolve_alone(directory, name, waiter);
+            }
+        });
+    } else {
+        resolve_alone(directory, name, waiter);
+    }
 }
 
 }  // namespace copper

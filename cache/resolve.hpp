@@ -8,7 +8,9 @@
 
 #include <tl/expected.hpp>
 
+#include "cache/batch_evidence.hpp"
 #include "cache/cache.hpp"
+#include "cache/names.hpp"
 #include "cache/trees.hpp"
 
 namespace copper {
@@ -24,14 +26,34 @@ struct ResolvedEntry {
     }
 };
 
-// No value: the name is absent, authoritatively. An error: the backing filesystem's own.
-using Resolution = tl::expected<std::optional<ResolvedEntry>, std::error_code>;
-using ResolutionWaiter = std::function<void(const Resolution&)>;
+struct Resolution {
+    // No value: the name is absent, authoritatively. An error: the backing filesystem's own.
+    tl::expected<std::optional<ResolvedEntry>, std::error_code> found;
+    // False: it is so for the moment, and the kernel must not keep it (Object::lifetime).
+    bool lasts = true;
+};
 
-// Calls `waiter` once, as Cache::get does. A directory within the trees is answered from its Listing (so an
-// absent name costs nothing more, ever), or, if it is huge, from a piece of its names and a batch of their
-// attributes; a directory outside the trees, or one that may be searched but not read, from the entry alone.
-void resolve(Cache& cache, const Trees& trees, const std::string& directory, const std::string& name,
-             ResolutionWaiter waiter);
+// Thread-safe. `cache` and `trees` must outlive it, and it must outlive what it waits for.
+class EntryResolver {
+  public:
+    using Waiter = std::function<void(const Resolution&)>;
+
+    EntryResolver(Cache& cache, const Trees& trees) : cache_(cache), trees_(trees) {}
+
+    // Calls `waiter` once, as Cache::get does. The names of a directory within the trees answer for absent
+    // names (which cost nothing more, ever); attributes are those of the entry alone or, where BatchEvidence
+    // says so, of a batch. Outside the trees, and in a directory that may be searched but not read, the entry
+    // alone answers.
+    void resolve(const std::string& directory, const std::string& name, Waiter waiter);
+
+  private:
+    void resolve_alone(const std::string& directory, const std::string& name, const Waiter& waiter);
+    void resolve_present(const std::string& directory, const std::string& name, const Present& place,
+                         const Waiter& waiter);
+
+    Cache& cache_;
+    const Trees& trees_;
+    BatchEvidence evidence_;
+};
 
 }  // namespace copper

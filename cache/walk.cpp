@@ -38,9 +38,9 @@ struct Walk::State : std::enable_shared_from_this<State> {
 
     explicit State(Cache& its_cache) : cache(its_cache) {}
 
-    static void add_candidates(Plan& plan, const std::string& directory, const Listing& listing) {
-        for (std::size_t i = 0; i < listing.size() && plan.candidates.size() < candidates_max; ++i) {
-            const Listing::Entry entry = listing.at(i);
+    static void add_candidates(Plan& plan, const std::string& directory, const Listing& names) {
+        for (std::size_t i = 0; i < names.size() && plan.candidates.size() < candidates_max; ++i) {
+            const Listing::Entry entry = names.at(i);
             if (S_ISDIR(entry.attributes.mode)) {
                 plan.candidates.insert(join_path(directory, entry.name));
             }
@@ -63,7 +63,7 @@ struct Walk::State : std::enable_shared_from_this<State> {
 
     void fetch(const std::vector<std::string>& paths) {
         for (const auto& path : paths) {
-            cache.get({.kind = ObjectKind::listing, .path = path},
+            cache.get({.kind = ObjectKind::directory, .path = path},
                       [state = shared_from_this(), path](const ObjectPtr& object) {
                           state->arrived(path, object);
                       });
@@ -71,7 +71,7 @@ struct Walk::State : std::enable_shared_from_this<State> {
     }
 
     void arrived(const std::string& path, const ObjectPtr& object) {
-        if (object->listing() == nullptr || directories_in_a_row == 0) {
+        if (object->directory() == nullptr || directories_in_a_row == 0) {
             return;
         }
         std::vector<std::string> paths;
@@ -80,7 +80,7 @@ struct Walk::State : std::enable_shared_from_this<State> {
             if (locked->window == 0) {
                 return;
             }
-            add_candidates(*locked, path, *object->listing());
+            add_candidates(*locked, path, object->directory()->names);
             paths = next(*locked);
         }
         fetch(paths);
@@ -101,9 +101,9 @@ void Walk::file_read() {
     }
 }
 
-void Walk::listed(const std::string& directory, const ObjectPtr& listing) {
+void Walk::listed(const std::string& directory, const ObjectPtr& object) {
     const std::uint32_t in_a_row = ++state_->directories_in_a_row;
-    if (listing->listing() == nullptr) {
+    if (object->directory() == nullptr) {
         return;
     }
     std::vector<std::string> paths;
@@ -120,7 +120,7 @@ void Walk::listed(const std::string& directory, const ObjectPtr& listing) {
             *plan = {};  // it came from elsewhere: what was fetched may not be wanted
         }
         plan->place = directory;
-        State::add_candidates(*plan, directory, *listing->listing());
+        State::add_candidates(*plan, directory, object->directory()->names);
         paths = State::next(*plan);
     }
     state_->fetch(paths);

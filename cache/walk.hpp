@@ -31,8 +31,8 @@ class Walk {
     explicit Walk(Cache& cache);
     ~Walk();
 
-    // A program begins to list `directory`, and this is its Listing.
-    void listed(const std::string& directory, const ObjectPtr& listing);
+    // A program begins to list `directory`, and this is its object.
+    void listed(const std::string& directory, const ObjectPtr& object);
     // A program reads a file.
     void file_read();
 

@@ -4,72 +4,20 @@
 #include <utility>
 
 #include "cache/path.hpp"
-#include "cache/pieces.hpp"
 
 namespace copper {
 namespace {
 
-using Waiter = XattrResolver::Waiter;
-using Resolution = XattrResolver::Resolution;
-
 // What a batch tells of a name: nothing if it has to be asked for alone.
-std::optional<Xattrs> found_in(const XattrBatch& batch, std::uint64_t names, std::string_view name) {
-    if (batch.names != names) {
+std::optional<Xattrs> found_in(const ObjectPtr& object, std::string_view name) {
+    const XattrBatch* batch = object->xattr_batch();
+    if (batch == nullptr) {
         return std::nullopt;
     }
     const auto entry = std::lower_bound(
-        batch.entries.begin(), batch.entries.end(), name,
+        batch->entries.begin(), batch->entries.end(), name,
         [](const XattrBatch::Entry& one, std::string_view other) { return one.name < other; });
-    return entry != batch.entries.end() && entry->name == name ? entry->xattrs : Xattrs();
-}
-
-void resolve_alone(Cache& cache, const std::string& path, const Waiter& waiter) {
-    cache.get({.kind = ObjectKind::xattrs, .path = path}, [waiter](const ObjectPtr& object) {
-        const Xattrs* xattrs = object->xattrs();
-        waiter(xattrs != nullptr ? Resolution(*xattrs) : tl::unexpected(object->error()));
-    });
-}
-
-// `names`: XattrBatch::names of a reader that has the names that this node has.
-void resolve_in_batch(Cache& cache, const std::string& path, const ObjectKey& key, std::uint64_t names,
-                      const Waiter& waiter) {
-    cache.get(key, [&cache, path, names, waiter](const ObjectPtr& object) {
-        const XattrBatch* batch = object->xattr_batch();
-        if (auto found = batch != nullptr ? found_in(*batch, names, base_name(path)) : std::nullopt) {
-            waiter(std::move(*found));
-        } else {
-            resolve_alone(cache, path, waiter);
-        }
-    });
-}
-
-ObjectKey batch_key(const std::string& path, std::size_t position, std::uint64_t version) {
-    return {.kind = ObjectKind::xattr_batch,
-            .path = std::string(parent_path(path)),
-            .index = static_cast<std::uint32_t>(position / batch_entries),
-            .version = version};
-}
-
-void resolve_by_index(Cache& cache, const std::string& path, const ObjectPtr& object, const Waiter& waiter) {
-    const auto piece = object->index()->piece_of(base_name(path));
-    if (!piece) {
-        resolve_alone(cache, path, waiter);
-        return;
-    }
-    get_piece(
-        cache, std::string(parent_path(path)), object, *piece,
-        [&cache, path, waiter, piece = *piece, version = object->index()->version](const ObjectPtr& answer) {
-            // What has attributes is not the piece, but the directory as it is by now.
-            const Listing* names = answer->listing();
-            const bool is_piece = names != nullptr && !names->has_attributes();
-            const auto at = is_piece ? names->find(base_name(path)) : std::nullopt;
-            if (at) {
-                const auto position = std::size_t{piece} * piece_entries + *at;
-                resolve_in_batch(cache, path, batch_key(path, position, version), version, waiter);
-            } else {
-                resolve_alone(cache, path, waiter);
-            }
-        });
+    return entry != batch->entries.end() && entry->name == name ? entry->xattrs : Xattrs();
 }
 
 }  // namespace
@@ -77,46 +25,40 @@ void resolve_by_index(Cache& cache, const std::string& path, const ObjectPtr& ob
 void XattrResolver::resolve(const std::string& path, Waiter waiter) {
     const std::string directory(parent_path(path));
     const std::string name(base_name(path));
-    if (name.empty() || !trees_.contains(directory) || is_first_in(directory, name)) {
-        resolve_alone(cache_, path, waiter);
+    if (name.empty() || !trees_.contains(directory)) {
+        resolve_alone(path, waiter);
         return;
     }
-    cache_.get({.kind = ObjectKind::listing, .path = directory},
-               [this, path, waiter = std::move(waiter)](const ObjectPtr& object) {
-                   if (object->listing() != nullptr) {
-                       resolve_by_listing(path, object, waiter);
-                   } else if (object->index() != nullptr) {
-                       resolve_by_index(cache_, path, object, waiter);
+    find_name(cache_, directory, name, [this, path, waiter = std::move(waiter)](const NameFound& told) {
+        if (const auto* present = std::get_if<Present>(&told)) {
+            resolve_present(path, *present, waiter);
+        } else {
+            resolve_alone(path, waiter);
+        }
+    });
+}
+
+void XattrResolver::resolve_alone(const std::string& path, const Waiter& waiter) {
+    cache_.get({.kind = ObjectKind::xattrs, .path = path}, [waiter](const ObjectPtr& object) {
+        const Xattrs* xattrs = object->xattrs();
+        waiter(xattrs != nullptr ? Resolution(*xattrs) : tl::unexpected(object->error()));
+    });
+}
+
+void XattrResolver::resolve_present(const std::string& path, const Present& place, const Waiter& waiter) {
+    const std::string directory(parent_path(path));
+    if (!evidence_.is_worth_batch(directory, *place.directory->directory(), place.position)) {
+        resolve_alone(path, waiter);
+        return;
+    }
+    cache_.get(batch_key(ObjectKind::xattr_batch, directory, place),
+               [this, path, waiter](const ObjectPtr& object) {
+                   if (auto found = found_in(object, base_name(path))) {
+                       waiter(std::move(*found));
                    } else {
-                       resolve_alone(cache_, path, waiter);
+                       resolve_alone(path, waiter);
                    }
                });
-}
-
-void XattrResolver::resolve_by_listing(const std::string& path, const ObjectPtr& object,
-                                       const Waiter& waiter) {
-    if (const auto position = object->listing()->find(base_name(path))) {
-        const ObjectKey key = batch_key(path, *position, 0);
-        resolve_in_batch(cache_, path, key, hash_of_names(object, key.index), waiter);
-    } else {
-        resolve_alone(cache_, path, waiter);
-    }
-}
-
-std::uint64_t XattrResolver::hash_of_names(const ObjectPtr& object, std::uint32_t batch) {
-    auto last = last_hash_.lock();
-    if (last->of.lock() != object || last->batch != batch) {
-        *last = {.of = object, .batch = batch, .names = names_hash(*object->listing(), batch)};
-    }
-    return last->names;
-}
-
-bool XattrResolver::is_first_in(const std::string& directory, const std::string& name) {
-    auto first_names = first_names_.lock();
-    if (first_names->size() >= directories_max && first_names->count(directory) == 0) {
-        first_names->clear();
-    }
-    return first_names->try_emplace(directory, name).first->second == name;
 }
 
 }  // namespace copper

@@ -23,16 +23,21 @@ bool is_perhaps_trouble_of_one_node(int error) {
 
 // Nothing if the object is beyond doubt.
 std::optional<int> doubt_of(const Object& object) {
-    if (const Listing* listing = object.listing()) {
-        return listing->size() == 0 ? std::optional(Finding::empty) : std::nullopt;
+    const bool is_empty = (object.listing() != nullptr && object.listing()->size() == 0) ||
+                          (object.directory() != nullptr && object.directory()->entries == 0);
+    if (is_empty) {
+        return Finding::empty;
     }
     const int error = object.error().value();
     return is_perhaps_trouble_of_one_node(error) ? std::optional(error) : std::nullopt;
 }
 
-ObjectPtr object_of(const Finding& finding) {
-    return finding.error == Finding::empty ? make_object(Listing({}, Listing::Detail::attributes))
-                                           : make_error(finding.error);
+ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
+    if (finding.error != Finding::empty) {
+        return make_error(finding.error);
+    }
+    return kind == ObjectKind::directory ? make_object(Directory())
+                                         : make_object(Listing({}, Listing::Detail::attributes));
 }
 
 Waiting::Options with_deadline(Waiting::Options options, std::chrono::milliseconds deadline) {
@@ -176,7 +181,7 @@ void Mover::fetch(const ObjectKey& key, Wait& wait) {
     } else if (const auto next = next_hop(key, wait)) {
         ask(other_way(key, wait).value_or(*next), key, wait);
     } else if (const Finding* finding = own_finding(wait); finding != nullptr && !reading_.has(key)) {
-        publish(key, object_of(*finding));
+        publish(key, object_of(*finding, key.kind));
     } else {
         read(key, wait, Reading::Purpose::in_office);
     }

@@ -39,22 +39,12 @@ bool is_sound(const Listing::Entry& entry) {
                                      !has_nul(entry.target)));
 }
 
-std::size_t entries_max(ObjectKind kind) {
-    switch (kind) {
-        case ObjectKind::entry:
-            return 1;
-        case ObjectKind::batch:
-            return batch_entries;
-        default:
-            return listing_entries_max;
-    }
-}
-
 bool suits(const Listing& listing, const ObjectKey& key) {
     if (!listing.has_attributes()) {
         return key.kind == ObjectKind::names && listing.size() <= piece_entries;
     }
-    if (listing.size() > entries_max(key.kind)) {
+    if (key.kind == ObjectKind::names ||
+        listing.size() > (key.kind == ObjectKind::entry ? 1 : batch_entries)) {
         return false;
     }
     for (std::size_t i = 0; i < listing.size(); ++i) {
@@ -67,9 +57,10 @@ bool suits(const Listing& listing, const ObjectKey& key) {
     return true;
 }
 
-bool is_sound(const Index& index) {
-    const std::uint64_t pieces = (index.entries + piece_entries - 1) / piece_entries;
-    return index.entries > 0 && index.entries <= directory_entries_max && index.first_names.size() == pieces;
+bool is_sound(const Directory& directory) {
+    const std::uint64_t pieces = (directory.entries + piece_entries - 1) / piece_entries;
+    return directory.version != 0 && directory.entries <= directory_entries_max &&
+           directory.first_names.size() == pieces && (pieces > 1 || directory.has_all_names());
 }
 
 // What lasts is of one version: as long as its file says. (What was read while the file changed may not be,
@@ -92,16 +83,14 @@ bool is_sound(const Xattrs& xattrs) {
 bool suits(const Object& object, const ObjectKey& key) {
     // Where the directory has other names by now, they are told at once, and asked for by their own key
     // later.
-    const bool is_other_version =
-        object.index() != nullptr || (object.listing() != nullptr && object.listing()->has_attributes());
-    if (key.kind == ObjectKind::names && is_other_version && !object.lifetime) {
+    if (key.kind == ObjectKind::names && object.directory() != nullptr && !object.lifetime) {
         return false;
     }
     if (const Listing* listing = object.listing()) {
         return suits(*listing, key);
     }
-    if (const Index* index = object.index()) {
-        return is_sound(*index);
+    if (const Directory* directory = object.directory()) {
+        return is_sound(*directory);
     }
     if (const Extent* extent = object.extent()) {
         return suits(*extent, object, key);

@@ -162,8 +162,7 @@ std::optional<std::vector<Finding>> from_wire(const fb::Vector<const wire::Findi
 
 // ---- bodies
 
-Blob encode_body(const Listing& listing) {
-    Builder builder(listing.bytes() + 256);
+fb::Offset<wire::ListingBody> to_wire(Builder& builder, const Listing& listing) {
     std::vector<wire::ListingSlot> slots;
     std::vector<wire::NameSlot> names;
     listing.has_attributes() ? slots.reserve(listing.size()) : names.reserve(listing.size());
@@ -182,22 +181,35 @@ Blob encode_body(const Listing& listing) {
     const auto slots_offset = listing.has_attributes() ? builder.CreateVectorOfStructs(slots) : 0;
     const auto names_offset = listing.has_attributes() ? 0 : builder.CreateVectorOfStructs(names);
     const auto text_offset = bytes_of(builder, text);
-    builder.Finish(wire::CreateListingBody(builder, slots_offset, names_offset, text_offset));
+    return wire::CreateListingBody(builder, slots_offset, names_offset, text_offset);
+}
+
+Blob encode_body(const Listing& listing) {
+    Builder builder(listing.bytes() + 256);
+    builder.Finish(to_wire(builder, listing));
     return release(builder);
 }
 
-Blob encode_body(const Index& index) {
-    Builder builder(index.bytes() + 256);
-    std::vector<std::uint8_t> name_bytes;
-    std::string text;
-    for (const std::string& name : index.first_names) {
-        name_bytes.push_back(static_cast<std::uint8_t>(name.size()));
-        text.append(name);
+Blob encode_body(const Directory& directory) {
+    Builder builder(directory.bytes() + 256);
+    const auto operation = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
+        directory.operation_time.count(), 0, std::numeric_limits<std::uint32_t>::max()));
+    fb::Offset<wire::ListingBody> names = 0;
+    fb::Offset<fb::Vector<std::uint8_t>> first_name_bytes = 0, text_offset = 0;
+    if (directory.has_all_names()) {
+        names = to_wire(builder, directory.names);
+    } else {
+        std::vector<std::uint8_t> lengths;
+        std::string text;
+        for (const std::string& name : directory.first_names) {
+            lengths.push_back(static_cast<std::uint8_t>(name.size()));
+            text.append(name);
+        }
+        first_name_bytes = builder.CreateVector(lengths);
+        text_offset = bytes_of(builder, text);
     }
-    const auto name_bytes_offset = builder.CreateVector(name_bytes);
-    const auto text_offset = bytes_of(builder, text);
-    builder.Finish(
-        wire::CreateIndexBody(builder, index.version, index.entries, name_bytes_offset, text_offset));
+    builder.Finish(wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation, names,
+                                             first_name_bytes, text_offset));
     return release(builder);
 }
 
@@ -226,7 +238,7 @@ Blob encode_body(const XattrBatch& batch) {
         }
         entries.push_back(wire::CreateXattrBatchEntry(builder, bytes_of(builder, entry.name), pairs));
     }
-    builder.Finish(wire::CreateXattrBatchBody(builder, batch.names, builder.CreateVector(entries)));
+    builder.Finish(wire::CreateXattrBatchBody(builder, builder.CreateVector(entries)));
     return release(builder);
 }
 
@@ -289,7 +301,7 @@ bool is_aligned(const fb::Vector<const Slot*>& slots) {
     return reinterpret_cast<std::uintptr_t>(slots.Data()) % alignof(Slot) == 0;
 }
 
-std::optional<Content> decode_listing(const fb::Vector<const wire::ListingSlot*>& slots,
+std::optional<Listing> decode_entries(const fb::Vector<const wire::ListingSlot*>& slots,
                                       std::string_view text) {
     std::vector<Listing::NewEntry> entries;
     entries.reserve(slots.size());
@@ -308,7 +320,7 @@ std::optional<Content> decode_listing(const fb::Vector<const wire::ListingSlot*>
     return Listing(std::move(entries), Listing::Detail::attributes);
 }
 
-std::optional<Content> decode_names(const fb::Vector<const wire::NameSlot*>& slots, std::string_view text) {
+std::optional<Listing> decode_names(const fb::Vector<const wire::NameSlot*>& slots, std::string_view text) {
     std::vector<Listing::NewEntry> entries;
     entries.reserve(slots.size());
     NameReader reader(text);
@@ -324,34 +336,53 @@ std::optional<Content> decode_names(const fb::Vector<const wire::NameSlot*>& slo
     return Listing(std::move(entries), Listing::Detail::names_only);
 }
 
-std::optional<Content> decode_listing(Bytes body) {
-    const auto* table = verified<wire::ListingBody>(body);
-    if (table == nullptr || (table->slots() != nullptr) == (table->names() != nullptr)) {
+std::optional<Listing> from_wire(const wire::ListingBody& table) {
+    if ((table.slots() != nullptr) == (table.names() != nullptr)) {
         return std::nullopt;
     }
-    const std::string_view text = text_of(*table->text());
-    if (table->slots() != nullptr) {
-        return is_aligned(*table->slots()) ? decode_listing(*table->slots(), text) : std::nullopt;
+    const std::string_view text = text_of(*table.text());
+    if (table.slots() != nullptr) {
+        return is_aligned(*table.slots()) ? decode_entries(*table.slots(), text) : std::nullopt;
     }
-    return is_aligned(*table->names()) ? decode_names(*table->names(), text) : std::nullopt;
+    return is_aligned(*table.names()) ? decode_names(*table.names(), text) : std::nullopt;
 }
 
-std::optional<Content> decode_index(Bytes body) {
-    const auto* table = verified<wire::IndexBody>(body);
-    if (table == nullptr) {
+std::optional<Content> decode_listing(Bytes body) {
+    const auto* table = verified<wire::ListingBody>(body);
+    return table != nullptr ? from_wire(*table) : std::optional<Listing>();
+}
+
+std::optional<Content> decode_directory(Bytes body) {
+    const auto* table = verified<wire::DirectoryBody>(body);
+    const bool has_first_names =
+        table != nullptr && table->first_name_bytes() != nullptr && table->text() != nullptr;
+    if (table == nullptr || has_first_names == (table->names() != nullptr)) {
         return std::nullopt;
     }
-    Index index{.version = table->version(), .entries = table->entries(), .first_names = {}};
-    index.first_names.reserve(table->name_bytes()->size());
+    Directory directory;
+    directory.version = table->version();
+    directory.entries = table->entries();
+    directory.operation_time = std::chrono::microseconds(table->operation_microseconds());
+    if (!has_first_names) {
+        auto names = from_wire(*table->names());
+        if (!names || names->has_attributes()) {
+            return std::nullopt;
+        }
+        directory.names = std::move(*names);
+        if (directory.names.size() > 0) {
+            directory.first_names.emplace_back(directory.names.at(0).name);
+        }
+        return directory;
+    }
     NameReader reader(text_of(*table->text()));
-    for (const std::uint8_t bytes : *table->name_bytes()) {
+    for (const std::uint8_t bytes : *table->first_name_bytes()) {
         const auto name = reader.next(bytes);
         if (!name) {
             return std::nullopt;
         }
-        index.first_names.emplace_back(*name);
+        directory.first_names.emplace_back(*name);
     }
-    return index;
+    return directory;
 }
 
 // (Tables may share their bytes, so a small body could stand for any amount of text. What encode() makes does
@@ -380,7 +411,7 @@ std::optional<Content> decode_xattr_batch(Bytes body) {
     if (table == nullptr || table->entries()->size() > batch_entries) {
         return std::nullopt;
     }
-    XattrBatch batch{.names = table->names(), .entries = {}};
+    XattrBatch batch;
     std::size_t bytes_left = body.size();
     for (const wire::XattrBatchEntry* told : *table->entries()) {
         const std::string_view name = text_of(*told->name());
@@ -425,24 +456,24 @@ std::optional<Content> decode_content(const wire::Publication& publication, cons
             return decode_extent(publication, body);
         case wire::Payload::xattrs:
             return decode_xattrs(body.span());
-        case wire::Payload::index:
-            return decode_index(body.span());
+        case wire::Payload::directory:
+            return decode_directory(body.span());
         case wire::Payload::xattr_batch:
             return decode_xattr_batch(body.span());
     }
     return std::nullopt;
 }
 
-// An extent answers an extent, a listing whatever is made of names, an index a directory; an error answers
-// anything.
+// An error answers anything.
 bool answers(const Content& content, ObjectKind kind) {
     if (std::holds_alternative<std::error_code>(content)) {
         return true;
     }
     switch (kind) {
-        case ObjectKind::listing:
+        case ObjectKind::directory:
+            return std::holds_alternative<Directory>(content);
         case ObjectKind::names:
-            return std::holds_alternative<Listing>(content) || std::holds_alternative<Index>(content);
+            return std::holds_alternative<Listing>(content) || std::holds_alternative<Directory>(content);
         case ObjectKind::batch:
         case ObjectKind::entry:
             return std::holds_alternative<Listing>(content);

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "cache/pieces.hpp"
+#include "cache/names.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/operations.hpp"
 
@@ -53,16 +53,17 @@ class EntryBuffer {
     std::size_t used_ = 0;
 };
 
-// Offsets count the entries passed: ".", "..", then the Listing's. A Listing does not change, so they mean
-// the same in every request, and nothing is kept between two of them. The names of a huge directory can be
-// replaced by those that it has by now; so there the upper half of an offset tells which ones it counts.
+// Offsets count the entries passed: ".", "..", then the directory's names. A Directory does not change, so
+// they mean the same in every request, and nothing is kept between two of them. Where the names come in
+// pieces, a later piece can be one of newer names; so there the upper half of an offset tells which names it
+// counts.
 constexpr std::uint64_t dot_entries = 2;
 constexpr unsigned tag_shift = 32;
 constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets have a sign
 
-std::uint64_t tag_of(const Object& directory) {
-    const Index* index = directory.index();
-    return index != nullptr ? std::max<std::uint64_t>(index->version & tag_mask, 1) << tag_shift : 0;
+std::uint64_t tag_of(const Directory& directory) {
+    return directory.has_all_names() ? 0
+                                     : std::max<std::uint64_t>(directory.version & tag_mask, 1) << tag_shift;
 }
 
 std::uint64_t position_of(std::uint64_t offset) {
@@ -86,12 +87,42 @@ std::uint64_t Operations::DirectoryRequest::entries_passed() const {
     return position - std::min(position, dot_entries);
 }
 
-// `entries` are those of the directory from the `first` one on.
-void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& request,
-                                const Object& directory, const Listing& entries, std::uint64_t first) {
+// The attributes of a batch that the kernel can be told with the names.
+class Operations::KnownAttributes {
+  public:
+    KnownAttributes(Cache& cache, const DirectoryRequest& request, const ObjectPtr& directory)
+        : cache_(cache), request_(request), directory_(directory) {}
+
+    std::optional<Listing::Entry> find(std::uint64_t position, std::string_view name) {
+        if (request_.range.entries == Entries::names) {
+            return std::nullopt;
+        }
+        const ObjectKey key =
+            batch_key(ObjectKind::batch, request_.path, {.directory = directory_, .position = position});
+        if (key.index != index_) {
+            index_ = key.index;
+            batch_ = cache_.find(key);
+        }
+        // What is told here the kernel keeps.
+        const Listing* entries = batch_ != nullptr && !batch_->lifetime ? batch_->listing() : nullptr;
+        const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
+        return at ? std::optional(entries->at(*at)) : std::nullopt;
+    }
+
+  private:
+    Cache& cache_;
+    const DirectoryRequest& request_;
+    const ObjectPtr& directory_;
+    std::optional<std::uint32_t> index_;
+    ObjectPtr batch_;
+};
+
+// `names` are those of the directory from the `first` one on.
+void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& request,
+                              const ObjectPtr& directory, const Listing& names, std::uint64_t first) {
     const auto& [node, range, path, attempts] = request;
     EntryBuffer buffer(range.bytes_max, range.entries);
-    const std::uint64_t tag = tag_of(directory);
+    const std::uint64_t tag = tag_of(*directory->directory());
     std::uint64_t at = position_of(range.offset);
     for (; at < dot_entries; ++at) {
         const std::string name = at == 0 ? "." : "..";
@@ -104,15 +135,17 @@ void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& r
     }
     // Lookups are counted only of what there is room for: the kernel forgets only what it has received.
     std::vector<NodeId> counted;
-    for (; at >= dot_entries && at - dot_entries < first + entries.size(); ++at) {
-        const Listing::Entry entry = entries.at(at - dot_entries - first);
+    KnownAttributes known(cache_, request, directory);
+    for (; at >= dot_entries && at - dot_entries < first + names.size(); ++at) {
+        const std::uint64_t position = at - dot_entries;
+        const Listing::Entry entry = names.at(position - first);
         const std::string name(entry.name);
         if (!buffer.has_room_for(name)) {
             break;
         }
         std::optional<InodeTable::Told> told;
-        if (range.entries == Entries::with_attributes && entries.has_attributes()) {
-            told = inodes_.look_up(node, name, attributes_told(entry));
+        if (const auto whole = known.find(position, name)) {
+            told = inodes_.look_up(node, name, attributes_told(*whole));
         }
         if (told) {
             counted.push_back(told->node);
@@ -128,55 +161,76 @@ void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& r
             inodes_.forget(child, 1);
         }
     }
+    if (directory->lifetime) {
+        notices_.content(node);
+    }
 }
 
-// From the directory's own object.
 void Operations::answer_directory(const ReplyPtr& reply, const DirectoryRequest& request,
-                                  const ObjectPtr& directory) {
-    const std::uint64_t passed = request.entries_passed();
-    const std::uint64_t tag = request.range.offset - position_of(request.range.offset);
-    if (directory->error()) {
+                                  const ObjectPtr& object) {
+    const Directory* directory = object->directory();
+    if (directory == nullptr) {
         // The directory has been opened, so it was there. ENOENT would look like its end to programs (POSIX:
         // readdir of a removed directory finds nothing), an empty directory.
-        const int error = to_errno(directory->error());
+        const int error = to_errno(object->error());
         reply->error(error == ENOENT ? ESTALE : error);
-    } else if (passed > 0 && tag != tag_of(*directory)) {
+        return;
+    }
+    const std::uint64_t passed = request.entries_passed();
+    const std::uint64_t tag = request.range.offset - position_of(request.range.offset);
+    if (passed > 0 && tag != tag_of(*directory)) {
         reply->error(ESTALE);  // it counts names that are not to be had any more
-    } else if (const Listing* listing = directory->listing()) {
-        answer_entries(reply, request, *directory, *listing, 0);
-    } else if (passed >= directory->index()->entries) {
-        answer_entries(reply, request, *directory, Listing({}, Listing::Detail::names_only), passed);
+    } else if (passed >= directory->entries) {
+        answer_names(reply, request, object, Listing(), passed);
     } else {
-        answer_piece(reply, request, directory);
+        answer_piece(reply, request, object);
     }
 }
 
 void Operations::answer_piece(const ReplyPtr& reply, const DirectoryRequest& request,
                               const ObjectPtr& directory) {
-    const Index& index = *directory->index();
     const auto number = static_cast<std::uint32_t>(request.entries_passed() / piece_entries);
     get_piece(
         cache_, request.path, directory, number,
-        answering(reply, [this, request, directory, number](const ReplyPtr& answer, const ObjectPtr& object) {
-            const Listing* names = object->listing();
-            if (names != nullptr && !names->has_attributes()) {
-                answer_entries(answer, request, *directory, *names, std::uint64_t{number} * piece_entries);
+        answering(reply, [this, request, directory, number](const ReplyPtr& answer, const Piece& piece) {
+            if (piece.names != nullptr) {
+                tell_names(answer, request, directory, piece, number);
             } else if (request.attempts == 0) {
                 answer->error(ESTALE);
             } else {
                 DirectoryRequest again = request;
                 --again.attempts;
-                answer_directory(answer, again, object);
+                answer_directory(answer, again, piece.holder);
             }
         }));
-    for (std::uint32_t ahead = 1; ahead <= pieces_ahead && number + ahead < index.first_names.size();
+    const Directory& names = *directory->directory();
+    for (std::uint32_t ahead = 1; ahead <= pieces_ahead && number + ahead < names.first_names.size();
          ++ahead) {
         cache_.get({.kind = ObjectKind::names,
                     .path = request.path,
                     .index = number + ahead,
-                    .version = index.version},
+                    .version = names.version},
                    [](const ObjectPtr&) {});
     }
+}
+
+// Where the filesystem answers at once, the kernel is told the attributes with the names: a program that
+// wants them needs no request for each.
+void Operations::tell_names(const ReplyPtr& reply, const DirectoryRequest& request,
+                            const ObjectPtr& directory, const Piece& piece, std::uint32_t number) {
+    const std::uint64_t first = std::uint64_t{number} * piece_entries;
+    const bool wants_attributes = request.range.entries == Entries::with_attributes &&
+                                  BatchEvidence::answers_at_once(*directory->directory());
+    if (!wants_attributes) {
+        answer_names(reply, request, directory, *piece.names, first);
+        return;
+    }
+    const Present place{.directory = directory, .position = request.entries_passed()};
+    cache_.get(
+        batch_key(ObjectKind::batch, request.path, place),
+        answering(reply, [this, request, directory, piece, first](const ReplyPtr& answer, const ObjectPtr&) {
+            answer_names(answer, request, directory, *piece.names, first);
+        }));
 }
 
 void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
@@ -189,7 +243,7 @@ void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
     counters_.hot_paths.count(*path, {});
     const bool begins = range.offset == 0 && options_.trees.contains(*path);
     cache_.get(
-        {.kind = ObjectKind::listing, .path = *path},
+        {.kind = ObjectKind::directory, .path = *path},
         answering(std::move(reply),
                   [this, begins, request = DirectoryRequest{.node = node, .range = range, .path = *path}](
                       const ReplyPtr& answer, const ObjectPtr& object) {

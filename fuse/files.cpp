@@ -164,6 +164,10 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
     counters_.bytes_read += pending.range.bytes;
     counters_.hot_paths.count(pending.path, {.bytes_read = pending.range.bytes});
     reply->bytes(pieces->bytes);
+    if (std::any_of(pending.objects.begin(), pending.objects.end(),
+                    [](const ObjectPtr& object) { return object->lifetime.has_value(); })) {
+        notices_.content(pending.node);
+    }
 }
 
 // What was found may be a moment old: a file that is being written. Who opens the file again will ask for

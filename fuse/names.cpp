@@ -52,6 +52,7 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       counters_(counters),
       notices_(std::move(notices)),
       inodes_(options_.root, inodes),
+      entries_(cache_, options_.trees),
       xattrs_(cache_, options_.trees),
       walk_(cache_) {}
 
@@ -73,23 +74,26 @@ Attributes Operations::attributes_told(const Listing::Entry& entry) const {
 
 void Operations::answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
                                const Resolution& resolution) {
-    if (!resolution) {
-        reply->error(to_errno(resolution.error()));
+    const auto& found = resolution.found;
+    if (!found) {
+        reply->error(to_errno(found.error()));
         return;
     }
-    if (!*resolution) {
-        // What is mounted later on the backing side appears in the root. The few names that are absent there
-        // are asked for each time.
-        reply->entry(0, {}, parent == root_node ? KernelCaching::never : KernelCaching::forever);
+    // What is mounted later on the backing side appears in the root. The few names that are absent there are
+    // asked for each time.
+    const bool may_appear = !*found && parent == root_node;
+    const auto caching = resolution.lasts && !may_appear ? KernelCaching::forever : KernelCaching::never;
+    if (!*found) {
+        reply->entry(0, {}, caching);
         return;
     }
-    const ResolvedEntry& entry = **resolution;
+    const ResolvedEntry& entry = **found;
     const auto told = inodes_.look_up(parent, name, attributes_told(entry.view()));
     if (!told) {
         reply->error(ENOMEM);
         return;
     }
-    if (reply->entry(told->node, to_stat(told->attributes), KernelCaching::forever) == Sent::no) {
+    if (reply->entry(told->node, to_stat(told->attributes), caching) == Sent::no) {
         inodes_.forget(told->node, 1);
     }
 }
@@ -109,14 +113,15 @@ void Operations::lookup(ReplyPtr reply, NodeId parent, std::string_view name) {
         reply->error(ENAMETOOLONG);
         return;
     }
-    resolve(cache_, options_.trees, *directory, std::string(name),
-            answering(std::move(reply),
-                      [this, parent, path = join_path(*directory, name), arrived = SteadyClock::now()](
-                          const ReplyPtr& answer, const Resolution& resolution) {
-                          answer_lookup(answer, parent, std::string(base_name(path)), resolution);
-                          counters_.lookup_latency.record(SteadyClock::now() - arrived);
-                          counters_.hot_paths.count(path, {.absent = resolution && !*resolution ? 1U : 0U});
-                      }));
+    entries_.resolve(*directory, std::string(name),
+                     answering(std::move(reply), [this, parent, path = join_path(*directory, name),
+                                                  arrived = SteadyClock::now()](
+                                                     const ReplyPtr& answer, const Resolution& resolution) {
+                         answer_lookup(answer, parent, std::string(base_name(path)), resolution);
+                         counters_.lookup_latency.record(SteadyClock::now() - arrived);
+                         const bool is_absent = resolution.found && !*resolution.found;
+                         counters_.hot_paths.count(path, {.absent = is_absent ? 1U : 0U});
+                     }));
 }
 
 void Operations::forget(NodeId node, std::uint64_t lookups) {
@@ -143,26 +148,28 @@ void Operations::readlink(ReplyPtr reply, NodeId node) {
         reply->error(ESTALE);
         return;
     }
-    resolve(cache_, options_.trees, place->directory, place->name,
-            answering(std::move(reply), [this, node](const ReplyPtr& answer, const Resolution& resolution) {
-                if (!resolution) {
-                    answer->error(to_errno(resolution.error()));
-                } else if (!*resolution) {
-                    answer->error(ENOENT);
-                } else if (!S_ISLNK((*resolution)->attributes.mode)) {
-                    answer->error(EINVAL);
+    entries_.resolve(
+        place->directory, place->name,
+        answering(std::move(reply), [this, node](const ReplyPtr& answer, const Resolution& resolution) {
+            const auto& found = resolution.found;
+            if (!found) {
+                answer->error(to_errno(found.error()));
+            } else if (!*found) {
+                answer->error(ENOENT);
+            } else if (!S_ISLNK((*found)->attributes.mode)) {
+                answer->error(EINVAL);
+            } else {
+                const std::string target = target_told((*found)->view());
+                const auto told = inodes_.attributes(node);
+                if (told && told->size == target.size()) {
+                    answer->link(target);
                 } else {
-                    const std::string target = target_told((*resolution)->view());
-                    const auto told = inodes_.attributes(node);
-                    if (told && told->size == target.size()) {
-                        answer->link(target);
-                    } else {
-                        // Another link by now. At this error the kernel looks the name up again.
-                        inodes_.detach(node);
-                        answer->error(ESTALE);
-                    }
+                    // Another link by now. At this error the kernel looks the name up again.
+                    inodes_.detach(node);
+                    answer->error(ESTALE);
                 }
-            }));
+            }
+        }));
 }
 
 // The mirror spans filesystems of any size and nothing can be written, so there is nothing to ask them.

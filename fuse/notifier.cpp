@@ -17,9 +17,18 @@ void Notifier::attributes(NodeId node) {
     fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
 }
 
+void Notifier::content(NodeId node) {
+    // Where the queue is full, the kernel keeps what it has.
+    static_cast<void>(contents_->submit([session = session_, stopped = stopped_, node] {
+        if (!*stopped) {
+            fuse_lowlevel_notify_inval_inode(session, node, 0, 0);
+        }
+    }));
+}
+
 void Notifier::name(NodeId parent, const std::string& name, std::function<void()> then) {
     // Not `this`: it may outlive the Notifier.
-    const bool accepted = thread_->submit([session = session_, stopped = stopped_, parent, name, then] {
+    const bool accepted = names_->submit([session = session_, stopped = stopped_, parent, name, then] {
         if (!*stopped) {
             fuse_lowlevel_notify_inval_entry(session, parent, name.c_str(), name.size());
         }
@@ -30,16 +39,21 @@ void Notifier::name(NodeId parent, const std::string& name, std::function<void()
     }
 }
 
-bool Notifier::end() {
+bool Notifier::end(Thread& thread) {
     const auto idle = std::make_shared<std::promise<void>>();
     const auto is_idle = idle->get_future();
-    if (thread_->submit([idle] { idle->set_value(); }) &&
+    if (thread->submit([idle] { idle->set_value(); }) &&
         is_idle.wait_for(notice_time_max) == std::future_status::timeout) {
-        static_cast<void>(thread_.release());
+        static_cast<void>(thread.release());
         return false;
     }
-    thread_.reset();
+    thread.reset();
     return true;
+}
+
+bool Notifier::end() {
+    const bool names_ended = end(names_);
+    return end(contents_) && names_ended;
 }
 
 }  // namespace copper

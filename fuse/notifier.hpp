@@ -20,6 +20,9 @@ class Notifier {
     // What the kernel knows of a file's attributes is out of date. Waits for nobody.
     void attributes(NodeId node);
 
+    // The bytes that the kernel keeps of a file, or the names of a directory, are not to be kept.
+    void content(NodeId node);
+
     // What the kernel knows under a name is out of date. `then` runs once, when the kernel has dropped that.
     void name(NodeId parent, const std::string& name, std::function<void()> then);
 
@@ -33,10 +36,17 @@ class Notifier {
   private:
     fuse_session* const session_;
     const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
-    // Its one thread waits for the kernel where nobody else may: the kernel drops a name when no lookup in
-    // the directory is under way.
-    std::unique_ptr<ReaderPool> thread_ =
-        std::make_unique<ReaderPool>(ReaderPool::Options{.threads = 1, .queued_max = 1024});
+    using Thread = std::unique_ptr<ReaderPool>;
+    static Thread make_thread() {
+        return std::make_unique<ReaderPool>(ReaderPool::Options{.threads = 1, .queued_max = 1024});
+    }
+    static bool end(Thread& thread);
+
+    // Each waits for the kernel where nobody else may: to drop a name, until no lookup in the directory is
+    // under way; to drop bytes, until no read of them is. Such a read may itself wait for a name to be
+    // dropped.
+    Thread names_ = make_thread();
+    Thread contents_ = make_thread();
 };
 
 }  // namespace copper

@@ -27,6 +27,8 @@ namespace copper {
 struct KernelNotices {
     // What it knows of a file's attributes is out of date.
     std::function<void(NodeId)> attributes;
+    // The bytes of a file, or the names of a directory, that it has just been told have a short life.
+    std::function<void(NodeId)> content;
     // What it knows under a name is out of date. `then` runs once, when it has dropped that.
     std::function<void(NodeId parent, const std::string& name, std::function<void()> then)> name;
 };
@@ -99,10 +101,13 @@ class Operations {
 
         std::uint64_t entries_passed() const;
     };
-    void answer_directory(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory);
+    void answer_directory(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& object);
+    class KnownAttributes;
     void answer_piece(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory);
-    void answer_entries(const ReplyPtr& reply, const DirectoryRequest& request, const Object& directory,
-                        const Listing& entries, std::uint64_t first);
+    void tell_names(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory,
+                    const Piece& piece, std::uint32_t number);
+    void answer_names(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory,
+                      const Listing& names, std::uint64_t first);
     ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
     void begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt);
     void fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
@@ -116,6 +121,7 @@ class Operations {
     FuseCounters& counters_;
     const KernelNotices notices_;
     InodeTable inodes_;
+    EntryResolver entries_;
     XattrResolver xattrs_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // while it is replied

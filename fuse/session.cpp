@@ -29,6 +29,7 @@ class KernelSession final : public Session {
           operations_(
               options, cache, counters,
               {.attributes = [this](NodeId node) { notifier_.attributes(node); },
+               .content = [this](NodeId node) { notifier_.content(node); },
                .name = [this](NodeId parent, const std::string& name,
                               std::function<void()> then) { notifier_.name(parent, name, std::move(then)); }},
               memory_.inodes()),

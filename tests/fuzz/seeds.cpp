@@ -112,13 +112,13 @@ std::vector<Message> messages() {
     const auto extent =
         make_object(Extent{.attributes = attributes(0100644), .blob = copy_to_blob(pattern(100))}, 1000ms);
     Publication suspicious =
-        publication_of({ObjectKind::listing, "/"}, make_object(Listing({}, Listing::Detail::names_only)));
+        publication_of({ObjectKind::directory, "/"}, make_object(Listing({}, Listing::Detail::names_only)));
     suspicious.spread = Publication::Spread::asked;
     suspicious.lane = Lane::bulk;
     suspicious.tree = 2;
     suspicious.news = {{Rank{1}, 0, NodeState::suspect}, {Rank{2}, 3, NodeState::serving}};
     return {
-        Interest{.key = {ObjectKind::listing, "/lus/sw"}},
+        Interest{.key = {ObjectKind::directory, "/lus/sw"}},
         Interest{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 0x1234567890},
                  .seen = {5, 6},
                  .attempt = 1,
@@ -130,13 +130,13 @@ std::vector<Message> messages() {
                  .news = {{Rank{1}, 7, NodeState::resigned}, {Rank{2}, 0, NodeState::dead}}},
         Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}},
         Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
-        Working{.key = {ObjectKind::listing, "/lus/sw"}, .spent = 1500ms},
-        publication_of({ObjectKind::listing, "/lus/sw"}, listing(Listing::Detail::attributes)),
+        Working{.key = {ObjectKind::directory, "/lus/sw"}, .spent = 1500ms},
+        publication_of({ObjectKind::directory, "/lus/sw"}, listing(Listing::Detail::attributes)),
         publication_of({ObjectKind::names, "/lus/huge", 2, 7}, listing(Listing::Detail::names_only)),
         publication_of({ObjectKind::batch, "/lus/huge", 2, 7}, listing(Listing::Detail::attributes)),
-        publication_of(
-            {ObjectKind::listing, "/lus/huge"},
-            make_object(Index{.version = 7, .entries = 3000, .first_names = {"a", std::string(255, 'b')}})),
+        publication_of({ObjectKind::directory, "/lus/huge"},
+                       make_object(Directory{
+                           .version = 7, .entries = 3000, .first_names = {"a", std::string(255, 'b')}})),
         publication_of({ObjectKind::entry, "/lus/absent"},
                        make_object(Listing({}, Listing::Detail::attributes))),
         publication_of({ObjectKind::extent, "/lus/sw/a.so", 0, 1}, extent),
@@ -154,7 +154,7 @@ std::vector<Message> messages() {
                                                           {"c.so", Xattrs{}}}})),
         publication_of({ObjectKind::xattr_batch, "/lus/huge", 2, 7},
                        make_object(XattrBatch{.names = 7, .entries = {}})),
-        publication_of({ObjectKind::listing, "/lus/secret"}, make_error(EACCES)),
+        publication_of({ObjectKind::directory, "/lus/secret"}, make_error(EACCES)),
         suspicious,
         Call{.id = 8, .origin = Rank{1}, .verb = "stats", .argument = "20", .patience = 5s},
         Call{.id = 9,

@@ -76,7 +76,7 @@ void use(const Message& message) {
         use(*listing);
     } else if (const auto* extent = publication->object->extent()) {
         use(*extent);
-    } else if (const auto* index = publication->object->index()) {
+    } else if (const auto* index = publication->object->directory()) {
         for (std::uint32_t piece = 0; piece < index->first_names.size(); ++piece) {
             must(index->piece_of(index->first_names[piece]) == piece,
                  "a piece's first name is in that piece");
@@ -108,7 +108,7 @@ bool equal(const Xattrs& a, const Xattrs& b) {
     return a == b;
 }
 
-bool equal(const Index& a, const Index& b) {
+bool equal(const Directory& a, const Directory& b) {
     return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names;
 }
 
@@ -136,7 +136,7 @@ bool equal(const T& a, const T& b) {
 }
 
 bool equal(const Message& a, const Message& b) {
-    return a.index() == b.index() &&
+    return a.directory() == b.directory() &&
            std::visit([&b](const auto& x) { return equal(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
 }
 

@@ -103,32 +103,64 @@ std::vector<Listing::NewEntry> SimulatedStore::huge_entries(std::uint64_t first,
     return entries;
 }
 
-// As PosixBacking does that has read the directory just now.
-ObjectPtr SimulatedStore::read_huge(const ObjectKey& key) const {
-    const std::uint64_t version = huge_version() + 1;  // 0 would be none
-    Index index{.version = version, .entries = shape_.huge_entries, .first_names = {}};
-    for (std::uint64_t first = 0; first < index.entries; first += piece_entries) {
-        index.first_names.push_back(huge_name(huge_version() + first));
+// Of any directory, as PosixBacking makes it that has read the directory just now.
+Directory SimulatedStore::directory_of(const std::string& path,
+                                       const std::optional<std::string>& hidden) const {
+    Directory directory;
+    directory.operation_time = shape_.operation_time;
+    if (path == huge_directory()) {
+        directory.version = huge_version() + 1;
+        directory.entries = shape_.huge_entries;
+        for (std::uint64_t first = 0; first < directory.entries; first += piece_entries) {
+            directory.first_names.push_back(huge_name(huge_version() + first));
+        }
+        return directory;
     }
-    if (key.kind == ObjectKind::names && key.version == version) {
-        return make_object(Listing(huge_entries(std::uint64_t{key.index} * piece_entries, piece_entries),
-                                   Listing::Detail::names_only));
+    directory.names = Listing(entries_of(path, hidden), Listing::Detail::names_only);
+    directory.entries = directory.names.size();
+    if (directory.entries > 0) {
+        directory.version = 2;
+        directory.first_names.emplace_back(directory.names.at(0).name);
     }
-    if (key.kind == ObjectKind::batch) {
-        const bool is_right = key.version == version;
-        return make_object(
-            Listing(is_right ? huge_entries(std::uint64_t{key.index} * batch_entries, batch_entries)
-                             : std::vector<Listing::NewEntry>(),
-                    Listing::Detail::attributes),
-            is_right ? std::nullopt : std::optional(error_lifetime));
+    return directory;
+}
+
+std::vector<Listing::NewEntry> SimulatedStore::slice_of(const std::string& path,
+                                                        const std::optional<std::string>& hidden,
+                                                        std::uint64_t first, std::uint64_t count) const {
+    if (path == huge_directory()) {
+        return huge_entries(first, count);
     }
-    if (key.kind == ObjectKind::xattr_batch) {
-        const bool is_right = key.version == version;
-        return make_object(XattrBatch{.names = is_right ? version : 0, .entries = {}},
-                           is_right ? std::nullopt : std::optional(error_lifetime));
+    auto entries = entries_of(path, hidden);
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    entries.erase(entries.begin(),
+                  entries.begin() + static_cast<std::ptrdiff_t>(std::min(first, entries.size())));
+    entries.resize(std::min(count, entries.size()));
+    return entries;
+}
+
+ObjectPtr SimulatedStore::read_directory(const ObjectKey& key,
+                                         const std::optional<std::string>& hidden) const {
+    Directory directory = directory_of(key.path, hidden);
+    const bool is_right = key.version == directory.version;
+    switch (key.kind) {
+        case ObjectKind::names:
+            return is_right ? make_object(
+                                  Listing(slice_of(key.path, hidden, std::uint64_t{key.index} * piece_entries,
+                                                   piece_entries),
+                                          Listing::Detail::names_only))
+                            : make_object(std::move(directory), error_lifetime);
+        case ObjectKind::batch:
+            return is_right ? make_object(
+                                  Listing(slice_of(key.path, hidden, std::uint64_t{key.index} * batch_entries,
+                                                   batch_entries),
+                                          Listing::Detail::attributes))
+                            : make_error(EAGAIN);
+        case ObjectKind::xattr_batch:
+            return is_right ? make_object(XattrBatch()) : make_error(EAGAIN);
+        default:
+            return make_object(std::move(directory));
     }
-    return make_object(std::move(index),
-                       key.kind == ObjectKind::names ? std::optional(error_lifetime) : std::nullopt);
 }
 
 int SimulatedStore::error_of(const std::string& path, const std::optional<std::string>& hidden) const {
@@ -145,11 +177,6 @@ int SimulatedStore::error_of(const std::string& path, const std::optional<std::s
 }
 
 ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
-    const bool is_huge =
-        key.path == huge_directory() && key.kind != ObjectKind::entry && shape_.huge_entries != 0;
-    if (is_huge && trouble == Trouble::none) {
-        return read_huge(key);
-    }
     const bool is_of_submount =
         trouble == Trouble::submount_never_mounted || trouble == Trouble::submount_unmounted;
     const std::string point = is_of_submount ? directory(0) : root();
@@ -165,10 +192,9 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
                 return make_error(ESTALE);
             }
             const ObjectPtr object = read_without(key, std::nullopt);
-            const bool names_it = key.path == parent_path(point) && !object->error() &&
-                                  key.kind != ObjectKind::entry && key.kind != ObjectKind::xattrs &&
-                                  key.kind != ObjectKind::batch;
-            if (!names_it) {
+            const bool is_of_names = key.kind == ObjectKind::directory || key.kind == ObjectKind::names ||
+                                     key.kind == ObjectKind::batch || key.kind == ObjectKind::xattr_batch;
+            if (!is_of_names || key.path != parent_path(point) || object->error()) {
                 return object;
             }
             Content content = object->content;
@@ -190,8 +216,8 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
         return make_object(Listing(std::move(entries), Listing::Detail::attributes));
     };
     const int error = error_of(key.path, hidden);
-    const bool is_of_directory = key.kind == ObjectKind::listing || key.kind == ObjectKind::batch ||
-                                 key.kind == ObjectKind::xattr_batch;
+    const bool is_of_directory = key.kind == ObjectKind::directory || key.kind == ObjectKind::batch ||
+                                 key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch;
     if (key.kind == ObjectKind::entry && error == ENOENT &&
         error_of(std::string(parent_path(key.path)), hidden) == 0) {
         return listing({});
@@ -204,26 +230,17 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
         return make_error(is_of_directory ? ENOTDIR : EISDIR);
     }
     switch (key.kind) {
-        case ObjectKind::listing:
-            return listing(entries_of(key.path, hidden));
-        case ObjectKind::batch:  // of an Index that a small directory does not have
-            return make_object(Listing({}, Listing::Detail::attributes), error_lifetime);
+        case ObjectKind::directory:
+        case ObjectKind::names:
+        case ObjectKind::batch:
+        case ObjectKind::xattr_batch:
+            return read_directory(key, hidden);
         case ObjectKind::entry:
             return listing({{.name = std::string(base_name(key.path)),
                              .target = {},
                              .attributes = attributes(key.path)}});
         case ObjectKind::xattrs:
             return make_object(Xattrs());
-        case ObjectKind::names:
-            return make_error(EINVAL);  // there is no small directory's Index
-        case ObjectKind::xattr_batch:
-            if (key.version != 0) {
-                return make_object(XattrBatch(), error_lifetime);
-            }
-            return make_object(XattrBatch{
-                .names =
-                    names_hash(Listing(entries_of(key.path, hidden), Listing::Detail::attributes), key.index),
-                .entries = {}});
         case ObjectKind::extent:
         case ObjectKind::own_extent:
             return read_file(key);

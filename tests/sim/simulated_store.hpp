@@ -3,6 +3,7 @@
 // both the same.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,7 +18,8 @@ struct StoreShape {
     std::uint32_t directories = 8;
     std::uint32_t files_per_directory = 12;
     std::uint32_t file_bytes_max = 20000;
-    std::uint32_t huge_entries = 0;  // of one more directory; 0: there is none
+    std::uint32_t huge_entries = 0;               // of one more directory; 0: there is none
+    std::chrono::microseconds operation_time{0};  // Directory::operation_time
 };
 
 // What may be wrong with one node's mount of the filesystem.
@@ -56,9 +58,12 @@ class SimulatedStore {
     static bool is_intact(const std::string& path, std::uint32_t index, const Extent& extent);
 
   private:
-    ObjectPtr read_huge(const ObjectKey& key) const;
     std::vector<Listing::NewEntry> huge_entries(std::uint64_t first, std::uint64_t count) const;
     // `hidden`: a directory that looks empty.
+    Directory directory_of(const std::string& path, const std::optional<std::string>& hidden) const;
+    std::vector<Listing::NewEntry> slice_of(const std::string& path, const std::optional<std::string>& hidden,
+                                            std::uint64_t first, std::uint64_t count) const;
+    ObjectPtr read_directory(const ObjectKey& key, const std::optional<std::string>& hidden) const;
     bool exists(const std::string& path, const std::optional<std::string>& hidden) const;
     bool is_directory(const std::string& path) const;
     std::vector<Listing::NewEntry> entries_of(const std::string& path,

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cache/codec.hpp"
+#include "cache/names.hpp"
 #include "cache/path.hpp"
-#include "cache/pieces.hpp"
 #include "collectives/verify.hpp"
 
 namespace copper::sim {
@@ -248,17 +248,13 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     void look_up(const std::string& directory, const std::string& name, const std::function<void()>& done) {
-        resolve(cache_, simulation_.trees_, directory, name,
-                [this, directory, name, done](const Resolution& result) {
-                    if (alive_) {
-                        const bool right = result && result->has_value() == simulation_.store_.exists(
-                                                                                join_path(directory, name));
-                        if (!right) {
-                            wrong("lookup of " + join_path(directory, name));
-                        }
-                    }
-                    done();
-                });
+        entries_.resolve(directory, name, [this, directory, name, done](const Resolution& result) {
+            const bool exists = simulation_.store_.exists(join_path(directory, name));
+            if (alive_ && !(result.found && result.found->has_value() == exists)) {
+                wrong("lookup of " + join_path(directory, name));
+            }
+            done();
+        });
     }
 
     // Names come and go there: what was there all the time is found, what never was is absent.
@@ -271,17 +267,17 @@ class Simulation::Node final : public Protocol::Effects {
             list_huge({}, 0, nullptr, done);
             return;
         }
-        resolve(cache_, simulation_.trees_, path, SimulatedStore::huge_name(number),
-                [this, number, entries, done](const Resolution& result) {
-                    const std::uint32_t changes = simulation_.scenario_.huge_changes;
-                    const bool was_always = number >= changes && number < entries;
-                    const bool was_never = number >= std::uint64_t{entries} + changes;
-                    if (alive_ && (!result || (was_always && !result->has_value()) ||
-                                   (was_never && result->has_value()))) {
-                        wrong("lookup in the huge directory");
-                    }
-                    done();
-                });
+        entries_.resolve(
+            path, SimulatedStore::huge_name(number), [this, number, entries, done](const Resolution& result) {
+                const std::uint32_t changes = simulation_.scenario_.huge_changes;
+                const bool was_always = number >= changes && number < entries;
+                const bool was_never = number >= std::uint64_t{entries} + changes;
+                const bool is_present = result.found && result.found->has_value();
+                if (alive_ && (!result.found || (was_always && !is_present) || (was_never && is_present))) {
+                    wrong("lookup in the huge directory");
+                }
+                done();
+            });
     }
 
     // Piece after piece, as programs do; from the start if the directory has other names by now.
@@ -289,28 +285,28 @@ class Simulation::Node final : public Protocol::Effects {
                    const std::function<void()>& done) {
         const std::string path = SimulatedStore::huge_directory();
         if (directory == nullptr) {
-            cache_.get({.kind = ObjectKind::listing, .path = path}, [this, done](const ObjectPtr& object) {
-                if (object->index() != nullptr) {
+            cache_.get({.kind = ObjectKind::directory, .path = path}, [this, done](const ObjectPtr& object) {
+                if (object->directory() != nullptr) {
                     list_huge({}, 0, object, done);
                 } else {
-                    wrong("no index of the huge directory");
+                    wrong("no names of the huge directory");
                     done();
                 }
             });
             return;
         }
-        if (piece == directory->index()->first_names.size()) {
+        if (piece == directory->directory()->first_names.size()) {
             check_huge(names);
             done();
             return;
         }
         get_piece(cache_, path, directory, piece,
-                  [this, names = std::move(names), piece, directory, done](const ObjectPtr& object) mutable {
-                      if (object->index() != nullptr) {
-                          list_huge({}, 0, object, done);
-                      } else if (const Listing* listing = object->listing()) {
-                          for (std::size_t i = 0; i < listing->size(); ++i) {
-                              names.emplace_back(listing->at(i).name);
+                  [this, names = std::move(names), piece, directory, done](const Piece& found) mutable {
+                      if (found.holder->directory() != nullptr && found.names == nullptr) {
+                          list_huge({}, 0, found.holder, done);
+                      } else if (found.names != nullptr) {
+                          for (std::size_t i = 0; i < found.names->size(); ++i) {
+                              names.emplace_back(found.names->at(i).name);
                           }
                           list_huge(std::move(names), piece + 1, directory, done);
                       } else {
@@ -364,6 +360,7 @@ class Simulation::Node final : public Protocol::Effects {
     bool alive_ = true;
     std::uint64_t active_clients_ = 0;
     Cache cache_;
+    EntryResolver entries_{cache_, simulation_.trees_};
     Protocol protocol_;
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
@@ -586,7 +583,9 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
                       .store = {.directories = static_cast<std::uint32_t>(between(1, 12)),
                                 .files_per_directory = static_cast<std::uint32_t>(between(1, 20)),
                                 .file_bytes_max = static_cast<std::uint32_t>(
-                                    between(0, 9) == 0 && nodes < 20 ? 3 * extent_bytes : between(0, 5000))},
+                                    between(0, 9) == 0 && nodes < 20 ? 3 * extent_bytes : between(0, 5000)),
+                                .huge_entries = 0,
+                                .operation_time = microseconds(seed % 2 == 0 ? 0 : 1000)},
                       .message_delay_max = microseconds(between(2, 5000)),
                       .read_delay_max = microseconds(between(2, 20000))};
     if (faults == Faults::all) {

@@ -84,7 +84,7 @@ TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
             ASSERT_NE(first->extent(), nullptr);
             if (ahead < 0) {
                 EXPECT_EQ(first->lifetime, unproven_lifetime);
-                EXPECT_EQ(read(fresh, ObjectKind::listing, point)->lifetime, unproven_lifetime);
+                EXPECT_EQ(read(fresh, ObjectKind::directory, point)->lifetime, unproven_lifetime);
                 std::this_thread::sleep_for(milliseconds(1100));
             } else {
                 EXPECT_FALSE(first->lifetime);
@@ -137,7 +137,7 @@ TEST_F(BackingFaults, ABatchOfExtendedAttributesLeavesOutWhatIsToBeAskedForAlone
         for (int i = 1000; i < 1400; ++i) {
             ASSERT_EQ(set("f" + std::to_string(i), "user.large", large), 0);
         }
-        const auto listing = read(backing, ObjectKind::listing, point);
+        const auto listing = read(backing, ObjectKind::directory, point);
         ASSERT_NE(listing->listing(), nullptr);
         const auto object = read(backing, ObjectKind::xattr_batch, point);
         const XattrBatch* batch = object->xattr_batch();
@@ -180,29 +180,29 @@ TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
         const auto error = [&](ObjectKind kind, const std::string& path) {
             return read(backing, kind, path)->error().value();
         };
-        EXPECT_EQ(read(backing, ObjectKind::listing, sub)->listing()->size(), 1U);
+        EXPECT_EQ(read(backing, ObjectKind::directory, sub)->listing()->size(), 1U);
 
         EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
-        for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry, ObjectKind::xattrs,
-                                ObjectKind::extent}) {
+        for (const auto kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry,
+                                ObjectKind::xattrs, ObjectKind::extent}) {
             EXPECT_EQ(error(kind, sub), ESTALE) << to_string({.kind = kind, .path = sub});
             EXPECT_EQ(error(kind, sub + "/file"), ESTALE) << to_string({.kind = kind, .path = sub});
         }
-        const auto above = read(backing, ObjectKind::listing, point);
+        const auto above = read(backing, ObjectKind::directory, point);
         EXPECT_EQ(above->listing()->size(), 2U);
         EXPECT_EQ(above->lifetime, unproven_lifetime) << "the attributes of sub are not those of its mount";
         EXPECT_EQ(read(backing, ObjectKind::entry, point + "/file")->listing()->size(), 1U);
 
         EXPECT_TRUE(mount(sub));
-        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr) << "mounted again";
+        EXPECT_NE(read(backing, ObjectKind::directory, sub)->listing(), nullptr) << "mounted again";
         EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
-        EXPECT_EQ(error(ObjectKind::listing, sub), ESTALE);
+        EXPECT_EQ(error(ObjectKind::directory, sub), ESTALE);
         backing.forget(point);
-        EXPECT_NE(read(backing, ObjectKind::listing, sub)->listing(), nullptr)
+        EXPECT_NE(read(backing, ObjectKind::directory, sub)->listing(), nullptr)
             << "a refresh takes it as it is";
 
         EXPECT_EQ(::umount2(point.c_str(), 0), 0);
-        EXPECT_EQ(error(ObjectKind::listing, point), ESTALE) << "the tree's root";
+        EXPECT_EQ(error(ObjectKind::directory, point), ESTALE) << "the tree's root";
         EXPECT_EQ(error(ObjectKind::entry, point + "/file"), ESTALE);
         return std::nullopt;
     });
@@ -263,13 +263,13 @@ TEST_F(BackingFaults, WhatAnAutomounterUnmountsIsNotLost) {
         if (is_mounted) {
             PosixBacking backing{Trees({host})};
             for (int round = 0; round < 3; ++round) {
-                const auto listing = read(backing, ObjectKind::listing, host);
+                const auto listing = read(backing, ObjectKind::directory, host);
                 EXPECT_TRUE(listing->listing() != nullptr && listing->listing()->size() == 1)
                     << listing->error().message();
                 EXPECT_FALSE(listing->lifetime);
                 EXPECT_EQ(::umount2(host.c_str(), 0), 0) << "idle for long";
                 EXPECT_EQ(read(backing, ObjectKind::entry, host)->listing()->size(), 1U);
-                EXPECT_FALSE(read(backing, ObjectKind::listing, point)->lifetime);
+                EXPECT_FALSE(read(backing, ObjectKind::directory, point)->lifetime);
             }
         }
         ::kill(automounter, SIGKILL);

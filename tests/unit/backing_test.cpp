@@ -67,8 +67,8 @@ class Backing : public testing::TestWithParam<PathOpener::Method> {
                    std::uint64_t version = 0) {
         return backing.read({.kind = kind, .path = path, .index = index, .version = version});
     }
-    // All names of a directory that has an Index; nothing if one piece is not to be had.
-    std::vector<std::string> names_of(PosixBacking& from, const std::string& path, const Index& index) {
+    // All names of a directory that has an Directory; nothing if one piece is not to be had.
+    std::vector<std::string> names_of(PosixBacking& from, const std::string& path, const Directory& index) {
         std::vector<std::string> names;
         for (std::uint32_t i = 0; i < index.first_names.size(); ++i) {
             const auto piece = from.read({ObjectKind::names, path, i, index.version});
@@ -135,7 +135,7 @@ TEST_P(Backing, ListsEveryFileTypeWithItsAttributes) {
     if (::mknod((directory / "device").c_str(), S_IFCHR | 0600, ::makedev(1, 3)) == 0) {
         names.insert("device");
     }
-    const auto object = read(ObjectKind::listing, directory.path());
+    const auto object = read(ObjectKind::directory, directory.path());
     const Listing* listing = object->listing();
     ASSERT_NE(listing, nullptr);
     EXPECT_FALSE(object->lifetime);
@@ -160,7 +160,7 @@ TEST_P(Backing, NamesAreBytes) {
     for (const auto& name : names) {
         write_file(directory / name, name);
     }
-    const auto object = read(ObjectKind::listing, directory.path());
+    const auto object = read(ObjectKind::directory, directory.path());
     ASSERT_EQ(object->listing()->size(), names.size());
     for (const auto& name : names) {
         EXPECT_TRUE(object->listing()->find(name)) << name;
@@ -169,7 +169,7 @@ TEST_P(Backing, NamesAreBytes) {
 }
 
 TEST_P(Backing, EmptyDirectory) {
-    const auto object = read(ObjectKind::listing, directory.path());
+    const auto object = read(ObjectKind::directory, directory.path());
     ASSERT_NE(object->listing(), nullptr);
     EXPECT_EQ(object->listing()->size(), 0U);
     EXPECT_TRUE(object->listing()->has_attributes());
@@ -193,9 +193,9 @@ TEST_P(Backing, ErrorsAreTheFilesystems) {
     ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
     ASSERT_EQ(::mknod((directory / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
     ASSERT_EQ(::symlink("file", (directory / "link").c_str()), 0);
-    EXPECT_EQ(error_of(ObjectKind::listing, directory / "absent"), message(ENOENT));
-    EXPECT_EQ(error_of(ObjectKind::listing, directory / "file"), message(ENOTDIR));
-    EXPECT_EQ(error_of(ObjectKind::listing, directory / "link"), message(ENOTDIR));
+    EXPECT_EQ(error_of(ObjectKind::directory, directory / "absent"), message(ENOENT));
+    EXPECT_EQ(error_of(ObjectKind::directory, directory / "file"), message(ENOTDIR));
+    EXPECT_EQ(error_of(ObjectKind::directory, directory / "link"), message(ENOTDIR));
     EXPECT_EQ(error_of(ObjectKind::batch, directory / "absent"), message(ENOENT));
     EXPECT_EQ(error_of(ObjectKind::extent, directory / "absent"), message(ENOENT));
     EXPECT_EQ(error_of(ObjectKind::extent, directory / "file/below"), message(ENOTDIR));
@@ -247,7 +247,7 @@ TEST_P(Backing, CountsExactlyTheCallsMade) {
     write_file(directory / "big", std::string(extent_bytes + 1, 'b'));
     ASSERT_EQ(::symlink("a", (directory / "l").c_str()), 0);
     let_settle();
-    read(ObjectKind::listing, directory.path());
+    read(ObjectKind::directory, directory.path());
     EXPECT_EQ(counters.listings, 1U);
     EXPECT_EQ(counters.stats, 3U + 2U) << "each entry, and the directory before and after";
     EXPECT_EQ(counters.readlinks, 1U);
@@ -274,9 +274,9 @@ TEST_P(Backing, CountsExactlyTheCallsMade) {
 
 TEST_P(Backing, AHugeDirectoryComesInPiecesAndBatches) {
     const auto names = fill(9000);
-    const auto object = read(ObjectKind::listing, directory.path());
-    ASSERT_NE(object->index(), nullptr);
-    const Index& index = *object->index();
+    const auto object = read(ObjectKind::directory, directory.path());
+    ASSERT_NE(object->directory(), nullptr);
+    const Directory& index = *object->directory();
     EXPECT_EQ(index.entries, names.size());
     EXPECT_EQ(names_of(backing, directory.path(), index), names);
     EXPECT_EQ(read(ObjectKind::names, directory.path(), 0, index.version)->listing()->at(5).attributes.mode,
@@ -302,26 +302,26 @@ TEST_P(Backing, AHugeDirectoryComesInPiecesAndBatches) {
 // Who has not read the directory: the next reader, after the first one is lost.
 TEST_P(Backing, AnotherNodeCutsTheSamePiecesAndReadsTheDirectoryOnce) {
     const auto names = fill(20000);
-    const auto object = read(ObjectKind::listing, directory.path());
+    const auto object = read(ObjectKind::directory, directory.path());
     PosixBacking next(Trees({directory.path()}), GetParam());
     std::vector<std::thread> threads;
     std::atomic<int> right = 0;
     for (int i = 0; i < 8; ++i) {
         threads.emplace_back(
-            [&] { right += names_of(next, directory.path(), *object->index()) == names ? 1 : 0; });
+            [&] { right += names_of(next, directory.path(), *object->directory()) == names ? 1 : 0; });
     }
     for (auto& thread : threads) {
         thread.join();
     }
     EXPECT_EQ(right, 8);
     EXPECT_EQ(next.within_trees().listings, 1U);
-    const auto batch = next.read({ObjectKind::batch, directory.path(), 3, object->index()->version});
+    const auto batch = next.read({ObjectKind::batch, directory.path(), 3, object->directory()->version});
     EXPECT_EQ(batch->listing()->at(7).name, names[3 * batch_entries + 7]);
 }
 
 TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
     auto names = fill(9000);
-    const Index before = *read(ObjectKind::listing, directory.path())->index();
+    const Directory before = *read(ObjectKind::directory, directory.path())->directory();
     ASSERT_EQ(::rename((directory / names[4000]).c_str(), (directory / "later").c_str()), 0);
     let_settle();
     EXPECT_EQ(names_of(backing, directory.path(), before), names) << "who has read it goes on with that";
@@ -332,10 +332,10 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
     PosixBacking next(Trees({directory.path()}), GetParam());
     for (std::uint32_t i = 0; i < before.first_names.size(); ++i) {
         const auto piece = next.read({ObjectKind::names, directory.path(), i, before.version});
-        ASSERT_NE(piece->index(), nullptr);
-        EXPECT_NE(piece->index()->version, before.version);
+        ASSERT_NE(piece->directory(), nullptr);
+        EXPECT_NE(piece->directory()->version, before.version);
         EXPECT_EQ(piece->lifetime, error_lifetime);
-        EXPECT_EQ(names_of(next, directory.path(), *piece->index()), names);
+        EXPECT_EQ(names_of(next, directory.path(), *piece->directory()), names);
     }
     const auto batch = next.read({ObjectKind::batch, directory.path(), 0, before.version});
     EXPECT_EQ(batch->listing()->size(), 0U);
@@ -348,9 +348,9 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
 
     // And this one, after a refresh.
     backing.forget(directory.path());
-    const auto now = read(ObjectKind::listing, directory.path());
-    EXPECT_EQ(names_of(backing, directory.path(), *now->index()), names);
-    EXPECT_NE(read(ObjectKind::names, directory.path(), 0, before.version)->index(), nullptr);
+    const auto now = read(ObjectKind::directory, directory.path());
+    EXPECT_EQ(names_of(backing, directory.path(), *now->directory()), names);
+    EXPECT_NE(read(ObjectKind::names, directory.path(), 0, before.version)->directory(), nullptr);
 }
 
 TEST_P(Backing, ExtendedAttributesOfAHugeDirectoryComeByThePositionInItsIndex) {
@@ -361,7 +361,7 @@ TEST_P(Backing, ExtendedAttributesOfAHugeDirectoryComeByThePositionInItsIndex) {
         GTEST_SKIP() << "no extended attributes here";
     }
     let_settle();
-    const std::uint64_t version = read(ObjectKind::listing, directory.path())->index()->version;
+    const std::uint64_t version = read(ObjectKind::directory, directory.path())->directory()->version;
     for (std::uint32_t i = 0; i <= 8500 / batch_entries + 1; ++i) {
         const auto object = read(ObjectKind::xattr_batch, directory.path(), i, version);
         ASSERT_NE(object->xattr_batch(), nullptr);
@@ -376,7 +376,7 @@ TEST_P(Backing, ExtendedAttributesOfAHugeDirectoryComeByThePositionInItsIndex) {
 
 TEST_P(Backing, AHugeDirectoryThatIsSmallByNow) {
     const auto names = fill(9000);
-    const Index before = *read(ObjectKind::listing, directory.path())->index();
+    const Directory before = *read(ObjectKind::directory, directory.path())->directory();
     for (std::size_t i = 10; i < names.size(); ++i) {
         ASSERT_EQ(::unlink((directory / names[i]).c_str()), 0);
     }
@@ -395,15 +395,15 @@ TEST_P(Backing, NoObjectOfADirectoryIsTooLargeToTravel) {
         EXPECT_FALSE(object->error());
     };
     const auto names = fill(5000, 255);  // fewer than listing_entries_max
-    const auto object = read(ObjectKind::listing, directory.path());
-    ASSERT_NE(object->index(), nullptr);
+    const auto object = read(ObjectKind::directory, directory.path());
+    ASSERT_NE(object->directory(), nullptr);
     expect_small(object);
-    const std::uint64_t version = object->index()->version;
-    for (std::uint32_t i = 0; i < object->index()->first_names.size(); ++i) {
+    const std::uint64_t version = object->directory()->version;
+    for (std::uint32_t i = 0; i < object->directory()->first_names.size(); ++i) {
         expect_small(read(ObjectKind::names, directory.path(), i, version));
     }
     expect_small(read(ObjectKind::batch, directory.path(), 0, version));
-    EXPECT_EQ(names_of(backing, directory.path(), *object->index()), names);
+    EXPECT_EQ(names_of(backing, directory.path(), *object->directory()), names);
 
     ASSERT_EQ(::mkdir((directory / "links").c_str(), 0755), 0);
     for (int i = 0; i < 600; ++i) {
@@ -411,9 +411,9 @@ TEST_P(Backing, NoObjectOfADirectoryIsTooLargeToTravel) {
         ASSERT_EQ(::symlink(std::string(4000, 't').c_str(), link.c_str()), 0);
     }
     let_settle();
-    const auto links = read(ObjectKind::listing, directory / "links");
-    ASSERT_NE(links->index(), nullptr);
-    const auto batch = read(ObjectKind::batch, directory / "links", 0, links->index()->version);
+    const auto links = read(ObjectKind::directory, directory / "links");
+    ASSERT_NE(links->directory(), nullptr);
+    const auto batch = read(ObjectKind::batch, directory / "links", 0, links->directory()->version);
     expect_small(batch);
     EXPECT_GT(batch->listing()->size(), 50U) << "those that it leaves out are asked for alone";
     EXPECT_LT(batch->listing()->size(), batch_entries);
@@ -425,7 +425,7 @@ TEST_P(Backing, ALargeDirectoryIsStattedByManyThreads) {
         write_file(directory / std::to_string(i), std::string(i, 'x'));
     }
     let_settle();
-    const auto object = read(ObjectKind::listing, directory.path());
+    const auto object = read(ObjectKind::directory, directory.path());
     ASSERT_EQ(object->listing()->size(), files);
     EXPECT_TRUE(object->listing()->has_attributes());
     for (std::size_t i = 0; i < files; ++i) {
@@ -438,9 +438,9 @@ TEST_P(Backing, ALargeDirectoryIsStattedByManyThreads) {
 
 TEST_P(Backing, ABatchLeavesOutWhatIsGone) {
     const auto names = fill(9000);
-    const auto object = read(ObjectKind::listing, directory.path());
+    const auto object = read(ObjectKind::directory, directory.path());
     ASSERT_EQ(::unlink((directory / names[0]).c_str()), 0);
-    const auto batch = read(ObjectKind::batch, directory.path(), 0, object->index()->version);
+    const auto batch = read(ObjectKind::batch, directory.path(), 0, object->directory()->version);
     ASSERT_EQ(batch->listing()->size(), batch_entries - 1);
     EXPECT_EQ(batch->listing()->at(0).name, names[1]);
 }
@@ -462,18 +462,18 @@ TEST_P(Backing, AnotherUserGetsThePermissionsOfTheFilesystem) {
         EXPECT_EQ(::setgid(65534), 0);
         EXPECT_EQ(::setuid(65534), 0);
         EXPECT_EQ(error_of(ObjectKind::extent, directory / "secret"), message(EACCES));
-        const auto names = read(ObjectKind::listing, directory / "only_names");
-        const std::uint64_t version = names->index() != nullptr ? names->index()->version : 0;
+        const auto names = read(ObjectKind::directory, directory / "only_names");
+        const std::uint64_t version = names->directory() != nullptr ? names->directory()->version : 0;
         const auto piece = read(ObjectKind::names, directory / "only_names", 0, version);
         EXPECT_TRUE(piece->listing() != nullptr && piece->listing()->size() == 1 &&
                     piece->listing()->at(0).attributes.mode == S_IFREG);
         EXPECT_EQ(error_of(ObjectKind::entry, directory / "only_names/file"), message(EACCES));
         const auto batch = read(ObjectKind::batch, directory / "only_names", 0, version);
         EXPECT_TRUE(batch->listing() != nullptr && batch->listing()->size() == 0);
-        EXPECT_EQ(error_of(ObjectKind::listing, directory / "only_search"), message(EACCES));
+        EXPECT_EQ(error_of(ObjectKind::directory, directory / "only_search"), message(EACCES));
         EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "only_search/file")), "f");
         EXPECT_EQ(read_entry(directory / "only_search/file")->listing()->size(), 1U);
-        EXPECT_EQ(error_of(ObjectKind::listing, directory / "closed"), message(EACCES));
+        EXPECT_EQ(error_of(ObjectKind::directory, directory / "closed"), message(EACCES));
         EXPECT_EQ(error_of(ObjectKind::entry, directory / "closed/file"), message(EACCES));
         return std::nullopt;
     });
@@ -729,7 +729,7 @@ TEST_P(Backing, NeverKeepsAListingOfSeveralMomentsOfOneSecond) {
             ObjectPtr object;
             std::atomic<bool> done = false;
             std::thread reader([&] {
-                object = mine.read({.kind = ObjectKind::listing, .path = directory / "coarse"});
+                object = mine.read({.kind = ObjectKind::directory, .path = directory / "coarse"});
                 done = true;
             });
             for (int i = 0; i < 20000 && !done; i += 2) {
@@ -778,7 +778,7 @@ TEST_P(Backing, AListingIsOfOneMoment) {
     const auto time = [test_started] { return std::chrono::steady_clock::now() - test_started; };
     while (time() < milliseconds(1500) || (exact == 0 && time() < patience)) {
         const int finished_before = finished;
-        const auto object = read(ObjectKind::listing, directory.path());
+        const auto object = read(ObjectKind::directory, directory.path());
         const int moves_max = started - finished_before;
         ASSERT_NE(object->listing(), nullptr);
         if (moves_max < read_attempts_max) {
@@ -818,7 +818,7 @@ TEST_P(Backing, TellsWhichAbsoluteLinksLeadIntoTheTrees) {
         ASSERT_EQ(::symlink(link.first.c_str(), (tree + "/" + name).c_str()), 0);
     }
     PosixBacking own(Trees({tree}), GetParam());
-    const auto listing = own.read({.kind = ObjectKind::listing, .path = tree});
+    const auto listing = own.read({.kind = ObjectKind::directory, .path = tree});
     for (const auto& [name, link] : links) {
         const auto at = listing->listing()->find(name);
         ASSERT_TRUE(at) << name;
@@ -858,11 +858,11 @@ TEST_P(Backing, KernelFilesystemsAreNotThere) {
         EXPECT_EQ(error_of(ObjectKind::entry, path), message(ENOENT));
     }
     for (const auto* path : {"/proc", "/sys", "/dev", "/proc/version", "/dev/null"}) {
-        EXPECT_EQ(error_of(ObjectKind::listing, path), message(ENOENT));
+        EXPECT_EQ(error_of(ObjectKind::directory, path), message(ENOENT));
         EXPECT_EQ(error_of(ObjectKind::extent, path), message(ENOENT));
         EXPECT_EQ(error_of(ObjectKind::xattrs, path), message(ENOENT));
     }
-    const auto root = read(ObjectKind::listing, "/");
+    const auto root = read(ObjectKind::directory, "/");
     ASSERT_NE(root->listing(), nullptr);
     EXPECT_FALSE(root->listing()->find("proc"));
     EXPECT_FALSE(root->listing()->find("dev"));
@@ -880,7 +880,8 @@ TEST_P(Backing, LinksOnTheWayAreFollowedWithCare) {
     for (const auto* way : {"relative", "absolute"}) {
         EXPECT_EQ(text_of(read(ObjectKind::extent, directory / (std::string(way) + "/file"))), "content");
         EXPECT_EQ(read_entry(directory / (std::string(way) + "/file"))->listing()->size(), 1U);
-        EXPECT_EQ(read(ObjectKind::listing, directory / (std::string(way) + "/deep"))->listing()->size(), 0U);
+        EXPECT_EQ(read(ObjectKind::directory, directory / (std::string(way) + "/deep"))->listing()->size(),
+                  0U);
     }
     EXPECT_EQ(read_entry(directory / "relative/absent")->listing()->size(), 0U);
     EXPECT_EQ(error_of(ObjectKind::extent, directory / "kernel/version"), message(ENOENT));
@@ -899,12 +900,12 @@ TEST_P(Backing, LinksOnTheWayAreRefusedWhereTheyCouldLeadADaemonOfRoot) {
         return careful.read({.kind = kind, .path = path});
     };
     EXPECT_EQ(text_of(read_carefully(ObjectKind::extent, directory / "real/file")), "content");
-    EXPECT_EQ(read_carefully(ObjectKind::listing, directory / "real")->listing()->size(), 2U);
+    EXPECT_EQ(read_carefully(ObjectKind::directory, directory / "real")->listing()->size(), 2U);
     const ObjectPtr link = read_carefully(ObjectKind::entry, directory / "link");
     ASSERT_EQ(link->listing()->size(), 1U);
     EXPECT_EQ(link->listing()->at(0).target, "real");
     EXPECT_EQ(read_carefully(ObjectKind::extent, directory / "link/file")->error().value(), ELOOP);
-    EXPECT_EQ(read_carefully(ObjectKind::listing, directory / "link/deep")->error().value(), ELOOP);
+    EXPECT_EQ(read_carefully(ObjectKind::directory, directory / "link/deep")->error().value(), ELOOP);
     EXPECT_EQ(read_carefully(ObjectKind::entry, directory / "link/file")->error().value(), ELOOP);
     EXPECT_EQ(read_carefully(ObjectKind::xattrs, directory / "link/file")->error().value(), ELOOP);
 }
@@ -941,13 +942,13 @@ TEST_P(Backing, ACopperMountIsNeverAsked) {
             const auto entry = ask(ObjectKind::entry, mirror);
             EXPECT_TRUE(entry->listing() != nullptr && entry->listing()->size() == 1);
             EXPECT_EQ(entry->listing()->at(0).attributes.mode, S_IFDIR | 0555U);
-            const auto listing = ask(ObjectKind::listing, directory.path());
+            const auto listing = ask(ObjectKind::directory, directory.path());
             EXPECT_TRUE(listing->listing() != nullptr && listing->listing()->size() == 3);
             const auto at = listing->listing()->find("mirror");
             EXPECT_TRUE(at && listing->listing()->at(*at).attributes.mode == (S_IFDIR | 0555U));
             EXPECT_TRUE(listing->listing()->has_attributes());
             for (const auto& path : {mirror, mirror + "/usr", directory / "link/usr"}) {
-                for (const auto kind : {ObjectKind::listing, ObjectKind::names, ObjectKind::batch,
+                for (const auto kind : {ObjectKind::directory, ObjectKind::names, ObjectKind::batch,
                                         ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
                     EXPECT_EQ(ask(kind, path)->error().message(), message(ELOOP))
                         << to_string({.kind = kind, .path = path});

@@ -33,7 +33,7 @@ std::vector<std::string> random_names(std::size_t count, std::size_t bytes_max) 
     return shuffled;
 }
 
-bool has(const Index& index, const DirectoryNames& names, const std::string& name) {
+bool has(const Directory& index, const DirectoryNames& names, const std::string& name) {
     const auto piece = index.piece_of(name);
     return piece && names.piece(*piece).find(name).has_value();
 }
@@ -43,7 +43,7 @@ TEST(DirectoryNames, AnIndexAndItsPiecesHoldAllNamesAndNoOther) {
                                     3 * piece_entries, 3 * piece_entries + 7}) {
         auto texts = random_names(count, 255);
         const DirectoryNames names = names_of(texts);
-        const Index index = names.index();
+        const Directory index = names.directory();
         EXPECT_EQ(index.entries, count);
         ASSERT_EQ(index.first_names.size(), (count + piece_entries - 1) / piece_entries);
         std::sort(texts.begin(), texts.end());
@@ -75,7 +75,7 @@ TEST(DirectoryNames, APieceFitsNoOtherPlaceOrIndex) {
         text += '~';
     }
     const DirectoryNames others = names_of(texts);
-    const Index index = names.index();
+    const Directory index = names.directory();
     EXPECT_FALSE(index.fits(0, names.piece(1)));
     EXPECT_FALSE(index.fits(1, names.piece(0)));
     for (std::uint32_t i = 0; i < 3; ++i) {
@@ -85,7 +85,7 @@ TEST(DirectoryNames, APieceFitsNoOtherPlaceOrIndex) {
 }
 
 TEST(DirectoryNames, AnyOtherNameOrTypeIsAnotherVersion) {
-    const auto version = [](const DirectoryNames& names) { return names.index().version; };
+    const auto version = [](const DirectoryNames& names) { return names.directory().version; };
     const std::uint64_t before = version(names_of({"a", "bc", "d"}));
     EXPECT_EQ(version(names_of({"d", "a", "bc", "a"})), before) << "order and repeats mean nothing";
     EXPECT_NE(version(names_of({"a", "bc"})), before);

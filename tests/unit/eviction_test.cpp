@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 ObjectKey listing_key(int number) {
-    return {.kind = ObjectKind::listing, .path = "/" + std::to_string(1000000 + number)};
+    return {.kind = ObjectKind::directory, .path = "/" + std::to_string(1000000 + number)};
 }
 
 ObjectKey extent_key(int number, std::uint64_t version = 0) {

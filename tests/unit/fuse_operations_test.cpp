@@ -101,7 +101,7 @@ class FuseOperations : public testing::Test {
 
     void put_listing(const std::string& path, std::vector<Listing::NewEntry> entries,
                      Listing::Detail detail = Listing::Detail::attributes) {
-        objects[{.kind = ObjectKind::listing, .path = path}] =
+        objects[{.kind = ObjectKind::directory, .path = path}] =
             make_object(Listing(std::move(entries), detail));
     }
     void put_extent(const std::string& path, std::uint32_t index, const Attributes& attributes,
@@ -239,7 +239,7 @@ TEST_F(FuseOperations, AnswersAbsentNamesFromOneListing) {
 }
 
 TEST_F(FuseOperations, PassesTheBackingFilesystemsErrorOn) {
-    objects[{.kind = ObjectKind::listing, .path = "/t"}] = make_error(EIO);
+    objects[{.kind = ObjectKind::directory, .path = "/t"}] = make_error(EIO);
     EXPECT_EQ(lookup(tree(), "file").error, EIO);
     EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, EIO);
 }
@@ -525,7 +525,8 @@ TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
     const NodeId file = lookup(tree(), "file").node;
     const auto list = [this](NodeId node) { readdir(node, 4096, 0, Operations::Entries::with_attributes); };
     const auto is_fetched = [this](int i) {
-        return cache.find({.kind = ObjectKind::listing, .path = "/t/d" + std::to_string(100 + i)}) != nullptr;
+        return cache.find({.kind = ObjectKind::directory, .path = "/t/d" + std::to_string(100 + i)}) !=
+               nullptr;
     };
     const auto list_numbered = [&](int i) { list(lookup(tree(), "d" + std::to_string(100 + i)).node); };
 
@@ -627,7 +628,7 @@ class FuseHugeDirectory : public FuseOperations {
 
     static std::string number(std::size_t i) { return std::to_string(10000000 + i); }
     static ObjectPtr index_of(std::uint64_t version, std::size_t first) {
-        Index index{.version = version, .entries = count, .first_names = {}};
+        Directory index{.version = version, .entries = count, .first_names = {}};
         for (std::size_t begin = 0; begin < count; begin += piece_entries) {
             index.first_names.push_back(number(first + begin));
         }
@@ -670,7 +671,7 @@ class FuseHugeDirectory : public FuseOperations {
         }
         return names;
     }
-    const ObjectKey directory{ObjectKind::listing, "/t"};
+    const ObjectKey directory{ObjectKind::directory, "/t"};
 };
 
 TEST_F(FuseHugeDirectory, IsListedByNameAlone) {
@@ -715,7 +716,7 @@ TEST_F(FuseHugeDirectory, NamesOfTwoVersionsAreNotMixed) {
     cache.drop("/t");
     objects[piece(0)] = make_object(index_of(8, 1)->content, error_lifetime);
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
-    EXPECT_EQ(cache.find(directory)->index()->version, 8U);
+    EXPECT_EQ(cache.find(directory)->directory()->version, 8U);
 
     // Who begins now gets the new ones, and they are there in full.
     cache.drop("/t");

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr TimePoint start{1h};
 const Trees trees({"/app"});
-const ObjectKey listing_key{ObjectKind::listing, "/app/lib"};
+const ObjectKey listing_key{ObjectKind::directory, "/app/lib"};
 
 ObjectPtr small_object(int number = 1) {
     return make_object(Xattrs{{"user.number", std::to_string(number)}});
@@ -237,7 +237,7 @@ TEST(Mover, TheInterestTellsWhatHasArrivedByLane) {
     Node node(at(listing_key, 1));
     const Rank reader = reader_of(listing_key);
     const ObjectKey extent{ObjectKind::extent, "/app/lib/x.so", 0};
-    node.mover.receive(reader, broadcast_of({ObjectKind::listing, "/app/a"}, small_object(), 1, 7), start);
+    node.mover.receive(reader, broadcast_of({ObjectKind::directory, "/app/a"}, small_object(), 1, 7), start);
     node.mover.receive(reader, broadcast_of(extent, large_object(), 2, 3), start);
     node.mover.want(listing_key, start);
     const auto interests = node.effects.take<Interest>();
@@ -395,7 +395,7 @@ TEST(Mover, WhoReadsDirectlyTellsThoseWhoAskedIt) {
 
 TEST(Mover, DirectReadsAreFewAtATime) {
     Node node(at(listing_key, 3), {.deadline = 9s, .reading = {.direct_reads_max = 2}});
-    const auto key = [](int i) { return ObjectKey{ObjectKind::listing, "/app/" + std::to_string(i)}; };
+    const auto key = [](int i) { return ObjectKey{ObjectKind::directory, "/app/" + std::to_string(i)}; };
     int wanted = 0;
     for (int i = 0; wanted < 5; ++i) {
         if (node.reader(key(i)) != node.membership.self()) {
@@ -592,11 +592,11 @@ TEST(Mover, TableOfInterestsIsBounded) {
     Node node(at(listing_key, 1), {.waiting = {.entries_max = 3}});
     for (int i = 0; i < 10; ++i) {
         node.mover.receive(at(listing_key, 3),
-                           Interest{.key = {ObjectKind::listing, "/app/" + std::to_string(i)}}, start);
+                           Interest{.key = {ObjectKind::directory, "/app/" + std::to_string(i)}}, start);
     }
     EXPECT_EQ(node.mover.pending(), 3U);
     EXPECT_EQ(node.mover.counters().interests_refused, 7U);
-    node.mover.receive(at(listing_key, 4), Interest{.key = {ObjectKind::listing, "/app/0"}}, start);
+    node.mover.receive(at(listing_key, 4), Interest{.key = {ObjectKind::directory, "/app/0"}}, start);
     EXPECT_EQ(node.mover.counters().interests_merged, 1U) << "what is pending takes more askers";
 }
 
@@ -611,7 +611,7 @@ TEST(Mover, HopsAreBounded) {
 }
 
 TEST(Mover, WhatIsNotSharedIsReadHereAndNeverSentOrAnswered) {
-    for (const ObjectKey& key : {ObjectKey{ObjectKind::listing, "/home/me"},
+    for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/home/me"},
                                  ObjectKey{ObjectKind::own_extent, listing_key.path + "/large"}}) {
         Node node(Rank{3});
         node.mover.want(key, start);

@@ -101,7 +101,7 @@ TEST(Object, VersionIgnoresWhatDoesNotChangeTheBytes) {
 }
 
 TEST(ObjectKey, FileTreeIsTheDirectory) {
-    EXPECT_EQ(file_tree_of({.kind = ObjectKind::listing, .path = "/a/b"}), "/a/b");
+    EXPECT_EQ(file_tree_of({.kind = ObjectKind::directory, .path = "/a/b"}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::batch, .path = "/a/b", .index = 3}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::entry, .path = "/a/b"}), "/a");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::extent, .path = "/a/b", .index = 7}), "/a");
@@ -111,7 +111,8 @@ TEST(ObjectKey, FileTreeIsTheDirectory) {
 
 TEST(ObjectKey, HashTellsKindPathAndIndexApart) {
     std::set<std::uint64_t> hashes;
-    for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry, ObjectKind::extent}) {
+    for (const auto kind :
+         {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry, ObjectKind::extent}) {
         for (const auto* path : {"/a", "/b"}) {
             for (const std::uint32_t index : {0U, 1U, 0xffffffffU}) {
                 hashes.insert(hash_of({.kind = kind, .path = path, .index = index}));
@@ -143,7 +144,7 @@ TEST(ObjectKey, HashTellsVersionsApart) {
 }
 
 TEST(ObjectKey, HashIsTheSameOnEveryNode) {
-    EXPECT_EQ(hash_of({.kind = ObjectKind::listing, .path = "/lus/a"}), 7448185129859378143U)
+    EXPECT_EQ(hash_of({.kind = ObjectKind::directory, .path = "/lus/a"}), 7448185129859378143U)
         << "elections depend on it";
 }
 

@@ -104,9 +104,9 @@ class Nodes {
 
     // The object at `path`, on a node that wants it; nothing if it did not come.
     ObjectPtr get(Rank rank, const std::string& path) {
-        (*this)[rank].protocol.want({ObjectKind::listing, path}, now_);
+        (*this)[rank].protocol.want({ObjectKind::directory, path}, now_);
         run();
-        return (*this)[rank].find({ObjectKind::listing, path});
+        return (*this)[rank].find({ObjectKind::directory, path});
     }
 
   private:
@@ -187,7 +187,7 @@ TEST(Suspicions, OfEachOtherEndInOneExchange) {
 TEST(Suspicions, AreContradictedWhereverTheyAreHeard) {
     for (const Message& message :
          {Message(Pong{.news = {{b, 0, NodeState::suspect}}}),
-          Message(Interest{.key = {ObjectKind::listing, "/app"}, .news = {{b, 0, NodeState::dead}}})}) {
+          Message(Interest{.key = {ObjectKind::directory, "/app"}, .news = {{b, 0, NodeState::dead}}})}) {
         Nodes nodes(2, 64);
         nodes[a].protocol.receive(Rank{2}, message, nodes.now());
         ASSERT_FALSE(nodes[a].protocol.membership().is_alive(b));
@@ -218,7 +218,7 @@ TEST(Suspicions, OfANodeThatIsAskedAndSaysNothingAreToldToOthers) {
     EXPECT_EQ(nodes.get(a, path), nullptr);
     nodes.pass(2s);
     EXPECT_EQ(nodes[a].state_of(Rank{3}), NodeState::suspect);
-    EXPECT_NE(nodes[a].find({ObjectKind::listing, path}), nullptr);
+    EXPECT_NE(nodes[a].find({ObjectKind::directory, path}), nullptr);
     EXPECT_EQ(nodes[a].protocol.nodes_lost(), 1U);
     std::size_t informed = 0;
     for (const Rank rank : {Rank{1}, Rank{2}}) {

@@ -42,7 +42,7 @@ class Resolve : public testing::Test {
 };
 
 TEST_F(Resolve, AListingAnswersForPresentAndAbsentNames) {
-    objects[{.kind = ObjectKind::listing, .path = "/tree"}] =
+    objects[{.kind = ObjectKind::directory, .path = "/tree"}] =
         make_object(Listing({file("a", 1), file("l", 2, "target")}, Listing::Detail::attributes));
     const auto a = resolve("/tree", "a");
     ASSERT_TRUE(a && *a);
@@ -65,7 +65,7 @@ class ResolveHuge : public Resolve {
   protected:
     // A directory with the names of the numbers from `first` on.
     ObjectPtr put(std::uint64_t version, std::size_t first, std::size_t count) {
-        Index index{.version = version, .entries = count, .first_names = {}};
+        Directory index{.version = version, .entries = count, .first_names = {}};
         for (std::size_t begin = 0; begin < count; begin += piece_entries) {
             index.first_names.push_back(number(first + begin));
             std::vector<Listing::NewEntry> names;
@@ -93,7 +93,7 @@ class ResolveHuge : public Resolve {
             make_object(Listing({file(name, inode)}, Listing::Detail::attributes));
     }
 
-    const ObjectKey directory{ObjectKind::listing, "/tree"};
+    const ObjectKey directory{ObjectKind::directory, "/tree"};
     static ObjectPtr for_now(const ObjectPtr& object) { return make_object(object->content, error_lifetime); }
 };
 
@@ -138,7 +138,7 @@ TEST_F(ResolveHuge, ADirectoryThatHasOtherNamesByNowIsAskedAnew) {
     objects[batch(0, 8)] = make_object(Listing({file(number(5), 55)}, Listing::Detail::attributes));
     EXPECT_FALSE(is_present(number(0))) << "it is gone";
     EXPECT_EQ((*resolve("/tree", number(5)))->attributes.inode, 55U);
-    EXPECT_EQ(cache.find(directory)->index()->version, 8U);
+    EXPECT_EQ(cache.find(directory)->directory()->version, 8U);
     EXPECT_FALSE(cache.find(directory)->lifetime) << "and so it is from now on";
     EXPECT_EQ(std::count(fetched.begin(), fetched.end(), to_string(directory)), 1);
 }
@@ -179,7 +179,7 @@ TEST_F(ResolveHuge, TwoVersionsThatReplaceEachOtherEnd) {
 }
 
 TEST_F(Resolve, ADirectoryThatMayOnlyBeSearched) {
-    objects[{.kind = ObjectKind::listing, .path = "/tree"}] = make_error(EACCES);
+    objects[{.kind = ObjectKind::directory, .path = "/tree"}] = make_error(EACCES);
     objects[{.kind = ObjectKind::entry, .path = "/tree/a"}] =
         make_object(Listing({file("a", 5)}, Listing::Detail::attributes));
     objects[{.kind = ObjectKind::entry, .path = "/tree/b"}] =
@@ -198,7 +198,7 @@ TEST_F(Resolve, OutsideTheTreesOnlyTheEntryIsRead) {
 }
 
 TEST_F(Resolve, ErrorsOfTheListingPassThrough) {
-    objects[{.kind = ObjectKind::listing, .path = "/tree"}] = make_error(ESTALE);
+    objects[{.kind = ObjectKind::directory, .path = "/tree"}] = make_error(ESTALE);
     const auto result = resolve("/tree", "a");
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().value(), ESTALE);

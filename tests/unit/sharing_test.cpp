@@ -156,9 +156,9 @@ TEST_P(SharingByWindow, ADirectoryTellsNothingOfAnother) {
 
 TEST(Sharing, NodesThatUseTheSameNamesGetTheFirstSmallFiles) {
     Sharing sharing({.nodes = 4, .window_first = 4});
-    sharing.note({ObjectKind::listing, "/data"}, first);
+    sharing.note({ObjectKind::directory, "/data"}, first);
     EXPECT_EQ(sharing.verdict(small(0)), Verdict::unknown);
-    sharing.note({ObjectKind::listing, "/data"}, second);
+    sharing.note({ObjectKind::directory, "/data"}, second);
     EXPECT_EQ(sharing.verdict(large(0)), Verdict::unknown) << "a large file costs too much";
     std::uint32_t next = 0;
     EXPECT_EQ(pushed_in_a_row(sharing, small, next), 4U);
@@ -329,7 +329,7 @@ TEST(Sharing, ForgettingCostsTheVerdictOnly) {
         if (i % 3 == 0) {
             sharing.note_pushed(key);
         }
-        sharing.note({ObjectKind::listing, directory}, Rank{i % 4});
+        sharing.note({ObjectKind::directory, directory}, Rank{i % 4});
     }
     const ObjectKey unseen{ObjectKind::extent, "/unseen/f"};
     for (std::uint32_t file = 0; file < 100; ++file) {

@@ -70,7 +70,7 @@ class Stores : public testing::TestWithParam<Trouble> {
             }
         }
         for (const auto& path : paths) {
-            for (const auto kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry,
+            for (const auto kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry,
                                     ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
                 const bool is_entry_of_root = path == SimulatedStore::root() && kind == ObjectKind::entry;
                 if (is_entry_of_root && GetParam() != Trouble::unmounted) {

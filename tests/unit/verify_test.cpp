@@ -21,7 +21,7 @@ const Trees trees({"/lus/sw", "/home/me"});
 const Job job{.nodes = 8, .trees = trees};
 
 const ObjectKey file{ObjectKind::extent, "/lus/sw/lib.so"};
-const ObjectKey directory{ObjectKind::listing, "/lus/sw"};
+const ObjectKey directory{ObjectKind::directory, "/lus/sw"};
 
 Attributes attributes(std::uint32_t mode, std::uint64_t size = 0) {
     return {.inode = 1, .size = size, .mode = mode, .links = 1};
@@ -124,7 +124,7 @@ TEST(Verify, TreesThatThereAreNot) {
 
 TEST(Verify, ObjectsOutsideTheTrees) {
     for (const char* path : {"/", "/lus", "/lus/swap", "/etc/passwd", "/home", "/home/me2/x"}) {
-        for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::entry, ObjectKind::extent}) {
+        for (const ObjectKind kind : {ObjectKind::directory, ObjectKind::entry, ObjectKind::extent}) {
             const ObjectKey key{kind, path};
             expect_refused(Interest{.key = key}, path);
             expect_refused(Decline{.key = key}, path);
@@ -185,7 +185,7 @@ TEST(Verify, HugeDirectoriesHaveAnIndexAndPieces) {
     const ObjectKey names{ObjectKind::names, "/lus/sw", 3, 7};
     const auto for_now = [](const ObjectPtr& object) { return make_object(object->content, error_lifetime); };
     const auto index_of = [](std::uint64_t entries, std::size_t pieces) {
-        Index index{.version = 7, .entries = entries, .first_names = {}};
+        Directory index{.version = 7, .entries = entries, .first_names = {}};
         for (std::size_t i = 0; i < pieces; ++i) {
             index.first_names.push_back(std::to_string(1000 + i));
         }

@@ -34,13 +34,13 @@ class Walking : public testing::Test {
     void round_trip() {
         ++round_trips;
         for (const auto& path : std::exchange(in_flight, {})) {
-            cache.deliver({.kind = ObjectKind::listing, .path = path}, listing_of(path));
+            cache.deliver({.kind = ObjectKind::directory, .path = path}, listing_of(path));
         }
     }
     // A program lists it: it waits until the Listing is there.
     ObjectPtr list(const std::string& directory) {
         ObjectPtr object;
-        cache.get({.kind = ObjectKind::listing, .path = directory},
+        cache.get({.kind = ObjectKind::directory, .path = directory},
                   [&](const ObjectPtr& arrived) { object = arrived; });
         while (object == nullptr) {
             round_trip();

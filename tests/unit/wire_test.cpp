@@ -83,7 +83,7 @@ Publication publication_of(ObjectKey key, ObjectPtr object) {
 }
 
 Publication small_publication() {
-    return publication_of({ObjectKind::listing, "/app/lib"}, some_listing());
+    return publication_of({ObjectKind::directory, "/app/lib"}, some_listing());
 }
 
 std::vector<News> most_news() {
@@ -152,7 +152,7 @@ std::size_t use(const Message& message) {
                        listing->at(i).attributes.mode;
             }
         }
-        if (const Index* index = publication->object->index()) {
+        if (const Directory* index = publication->object->directory()) {
             for (const std::string& name : index->first_names) {
                 sum += name.size();
             }
@@ -255,7 +255,7 @@ TEST(WireRoundTrip, TheLongestPathFitsIntoAHeader) {
     }
     path += '/' + std::string(path_bytes_max - path.size() - 2, 'y');
     ASSERT_EQ(path.size(), path_bytes_max - 1);
-    const Frame frame = encode(publication_of({ObjectKind::listing, path}, some_listing()));
+    const Frame frame = encode(publication_of({ObjectKind::directory, path}, some_listing()));
     EXPECT_LE(frame.header.size, header_bytes_max);
     EXPECT_TRUE(decode(frame));
 }
@@ -307,7 +307,7 @@ TEST(WireRoundTrip, Listings) {
         listing_of({}), some_listing(), listing_of(many), listing_of(many, Listing::Detail::names_only),
         listing_of({{.name = std::string(255, '\xff'), .target = "", .attributes = {}}})};
     for (const ObjectPtr& object : objects) {
-        for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry}) {
+        for (const ObjectKind kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry}) {
             const std::uint32_t index = kind == ObjectKind::batch ? 3 : 0;
             const Publication result = round_trip(publication_of({kind, "/", index}, object));
             ASSERT_NE(result.object->listing(), nullptr);
@@ -317,21 +317,21 @@ TEST(WireRoundTrip, Listings) {
 }
 
 TEST(WireRoundTrip, HugeDirectories) {
-    Index index{.version = 1ULL << 63U, .entries = 12345678, .first_names = {}};
+    Directory index{.version = 1ULL << 63U, .entries = 12345678, .first_names = {}};
     for (int i = 0; i < 4000; ++i) {
         const std::string number = std::to_string(10000 + i);
         index.first_names.push_back(number + std::string(i % 2 == 0 ? 250 : 0, '\xff'));
     }
     const ObjectPtr object = make_object(index);
     ASSERT_LE(object->bytes(), 2 * object_bytes_max);
-    EXPECT_LE(encode(publication_of({ObjectKind::listing, "/"}, object)).body.size, object->bytes());
-    for (const ObjectKey& key : {ObjectKey{ObjectKind::listing, "/app"},
+    EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, object)).body.size, object->bytes());
+    for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/app"},
                                  ObjectKey{ObjectKind::names, "/app", 0xffffffff, 1ULL << 63U}}) {
         const Publication result = round_trip(publication_of(key, object));
-        ASSERT_NE(result.object->index(), nullptr);
-        EXPECT_EQ(result.object->index()->version, index.version);
-        EXPECT_EQ(result.object->index()->entries, index.entries);
-        EXPECT_EQ(result.object->index()->first_names, index.first_names);
+        ASSERT_NE(result.object->directory(), nullptr);
+        EXPECT_EQ(result.object->directory()->version, index.version);
+        EXPECT_EQ(result.object->directory()->entries, index.entries);
+        EXPECT_EQ(result.object->directory()->first_names, index.first_names);
     }
     std::vector<Listing::NewEntry> names;
     for (std::size_t i = 0; i < piece_entries; ++i) {
@@ -405,7 +405,7 @@ TEST(WireRoundTrip, XattrBatches) {
 }
 
 TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
-    for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::batch, ObjectKind::entry,
+    for (const ObjectKind kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry,
                                   ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
         for (const std::optional<std::chrono::milliseconds> lifetime :
              {std::optional<std::chrono::milliseconds>(), std::optional(0ms), std::optional(1000ms)}) {
@@ -414,7 +414,7 @@ TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
             EXPECT_EQ(result.object->error(), std::errc::permission_denied);
         }
     }
-    round_trip(publication_of({ObjectKind::listing, "/app"},
+    round_trip(publication_of({ObjectKind::directory, "/app"},
                               make_object(Listing({}, Listing::Detail::attributes), 0ms)));
 }
 
@@ -427,7 +427,7 @@ TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
     XattrBatch batch;
     for (int i = 0; i < 700; ++i) {
         const ObjectPtr listing = listing_of(entries);
-        EXPECT_LE(encode(publication_of({ObjectKind::listing, "/"}, listing)).body.size, listing->bytes());
+        EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, listing)).body.size, listing->bytes());
         const ObjectPtr pairs = make_object(xattrs);
         EXPECT_LE(encode(publication_of({ObjectKind::xattrs, "/"}, pairs)).body.size, pairs->bytes());
         const ObjectPtr batch_of_marks = make_object(marks);
@@ -446,7 +446,7 @@ TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
 
 TEST(WireDamage, EveryTruncationOfAHeaderIsRefused) {
     for (const Message& message :
-         {Message(small_publication()), Message(Interest{.key = {ObjectKind::listing, "/a"}}),
+         {Message(small_publication()), Message(Interest{.key = {ObjectKind::directory, "/a"}}),
           Message(Decline{.key = {ObjectKind::extent, "/a"}}),
           Message(Working{.key = {ObjectKind::extent, "/a"}}), Message(Ping{.news = most_news()}),
           Message(Call{.id = 1, .origin = {}, .verb = "v", .argument = "a"}), Message(Answer{})}) {
@@ -567,7 +567,7 @@ void expect_sound(const std::vector<News>& news) {
 TEST(WireNonsense, EveryByteOfAHeader) {
     for (const Message& message :
          {Message(small_publication()), Message(publication_of({ObjectKind::extent, "/a", 1}, extent_of(10))),
-          Message(Interest{.key = {ObjectKind::listing, "/a"},
+          Message(Interest{.key = {ObjectKind::directory, "/a"},
           .seen = {1, 2},
           .attempt = 3,
           .hops = 4,
@@ -644,26 +644,26 @@ void expect_refused(const Message& message, std::string_view what) {
 TEST(WireNonsense, Paths) {
     for (const char* path : {"", "relative", "app/lib", "/app/", "//app", "/app//lib", "/..", "/app/..",
                              "/app/../etc", "/./app", "/app/."}) {
-        expect_refused(Interest{.key = {ObjectKind::listing, path}}, path);
-        expect_refused(publication_of({ObjectKind::listing, path}, some_listing()), path);
+        expect_refused(Interest{.key = {ObjectKind::directory, path}}, path);
+        expect_refused(publication_of({ObjectKind::directory, path}, some_listing()), path);
     }
-    expect_refused(Interest{.key = {ObjectKind::listing, std::string("/a\0b", 4)}}, "a NUL");
-    expect_refused(Interest{.key = {ObjectKind::listing, '/' + std::string(256, 'x')}}, "a name too long");
+    expect_refused(Interest{.key = {ObjectKind::directory, std::string("/a\0b", 4)}}, "a NUL");
+    expect_refused(Interest{.key = {ObjectKind::directory, '/' + std::string(256, 'x')}}, "a name too long");
     std::string path;
     while (path.size() < path_bytes_max) {
         path += "/x";
     }
-    expect_refused(Interest{.key = {ObjectKind::listing, path}}, "a path too long");
+    expect_refused(Interest{.key = {ObjectKind::directory, path}}, "a path too long");
 }
 
 TEST(WireNonsense, Names) {
     for (const std::string& name : {std::string(""), std::string("."), std::string(".."), std::string("a/b"),
                                     std::string("/"), std::string("a\0b", 3), std::string(256, 'x')}) {
-        expect_refused(publication_of({ObjectKind::listing, "/app"},
+        expect_refused(publication_of({ObjectKind::directory, "/app"},
                                       listing_of({{.name = name, .target = "", .attributes = {}}})),
                        name);
     }
-    expect_refused(publication_of({ObjectKind::listing, "/app"},
+    expect_refused(publication_of({ObjectKind::directory, "/app"},
                                   listing_of({{.name = "a", .target = "", .attributes = {}},
                                               {.name = "a", .target = "", .attributes = {}}})),
                    "a name twice");
@@ -680,8 +680,8 @@ std::size_t place_of(const std::vector<std::byte>& body, std::string_view text) 
 
 TEST(WireNonsense, NamesOutOfOrder) {
     const Publication publication = publication_of(
-        {ObjectKind::listing, "/app"}, listing_of({{.name = "aaaa", .target = "", .attributes = {}},
-                                                   {.name = "bbbb", .target = "", .attributes = {}}}));
+        {ObjectKind::directory, "/app"}, listing_of({{.name = "aaaa", .target = "", .attributes = {}},
+                                                     {.name = "bbbb", .target = "", .attributes = {}}}));
     const Frame frame = encode(publication);
     auto body = copy_of(frame.body);
     const std::size_t place = place_of(body, "aaaabbbb");
@@ -694,7 +694,7 @@ TEST(WireNonsense, NamesOutOfOrder) {
         expect_damaged(refused.error(), publication);
     }
     for (const ObjectPtr& object :
-         {make_object(Index{.version = 1, .entries = 2, .first_names = {"aaaa", "bbbb"}}),
+         {make_object(Directory{.version = 1, .entries = 2, .first_names = {"aaaa", "bbbb"}}),
           listing_of({{.name = "aaaa", .target = "", .attributes = {}},
                       {.name = "bbbb", .target = "", .attributes = {}}},
                      Listing::Detail::names_only)}) {
@@ -712,7 +712,7 @@ TEST(WireNonsense, NamesOutOfOrder) {
 
 TEST(WireNonsense, SlotsThatClaimMoreTextThanThereIs) {
     const Frame frame =
-        encode(publication_of({ObjectKind::listing, "/app"},
+        encode(publication_of({ObjectKind::directory, "/app"},
                               listing_of({{.name = "abcd", .target = "", .attributes = attributes(1)}})));
     const auto body = copy_of(frame.body);
     // A slot ends with the sizes of its name (4) and its target (0).
@@ -825,13 +825,13 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
     const ObjectPtr batch = make_object(XattrBatch{});
     expect_refused(publication_of({ObjectKind::xattrs, "/a"}, batch), "a batch");
     expect_refused(publication_of({ObjectKind::xattr_batch, "/a"}, xattrs), "xattrs");
-    const ObjectPtr index = make_object(Index{.version = 1, .entries = 1, .first_names = {"a"}});
+    const ObjectPtr index = make_object(Directory{.version = 1, .entries = 1, .first_names = {"a"}});
     for (const ObjectKind kind :
          {ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs}) {
         expect_refused(publication_of({kind, "/a"}, index), "an index");
     }
     for (const ObjectKind kind :
-         {ObjectKind::listing, ObjectKind::names, ObjectKind::batch, ObjectKind::entry}) {
+         {ObjectKind::directory, ObjectKind::names, ObjectKind::batch, ObjectKind::entry}) {
         expect_refused(publication_of({kind, "/a"}, extent), "an extent");
         expect_refused(publication_of({kind, "/a"}, xattrs), "xattrs");
     }
@@ -853,7 +853,7 @@ TEST(WireNonsense, UnknownEnumerators) {
 
 TEST(WireNonsense, NewsThatCannotBe) {
     const auto refuse = [](const std::vector<News>& news, std::string_view what) {
-        expect_refused(Interest{.key = {ObjectKind::listing, "/a"}, .news = news}, what);
+        expect_refused(Interest{.key = {ObjectKind::directory, "/a"}, .news = news}, what);
         expect_refused(Ping{.news = news}, what);
         expect_refused(Pong{.news = news}, what);
         Publication publication = small_publication();
@@ -867,7 +867,7 @@ TEST(WireNonsense, NewsThatCannotBe) {
 
 TEST(WireNonsense, FindingsThatCannotBe) {
     const auto refuse = [](const std::vector<Finding>& findings, std::string_view what) {
-        expect_refused(Interest{.key = {ObjectKind::listing, "/a"}, .findings = findings}, what);
+        expect_refused(Interest{.key = {ObjectKind::directory, "/a"}, .findings = findings}, what);
     };
     refuse({{Rank{1}, -1}}, "a negative error");
     refuse({{Rank{1}, EIO}, {Rank{2}, 512}}, "an error that the kernel does not know");
@@ -890,7 +890,7 @@ TEST(WireNonsense, XattrBatchesThatNoDirectoryHas) {
 // Only names, batches and extents have an index and a version: another one would be a second name for the
 // same object.
 TEST(WireNonsense, AnIndexWhereThereIsNone) {
-    for (const ObjectKind kind : {ObjectKind::listing, ObjectKind::entry, ObjectKind::xattrs}) {
+    for (const ObjectKind kind : {ObjectKind::directory, ObjectKind::entry, ObjectKind::xattrs}) {
         expect_refused(Interest{.key = {kind, "/a", 1}}, "an index");
         expect_refused(Interest{.key = {kind, "/a", 0, 1}}, "a version");
     }
@@ -899,7 +899,7 @@ TEST(WireNonsense, AnIndexWhereThereIsNone) {
 // The kernel does not take an error beyond 511 for an answer: who asked would wait for ever.
 TEST(WireNonsense, ErrorNumbers) {
     for (const int number : {0, -1, -EIO, 512, 100000, std::numeric_limits<int>::max()}) {
-        expect_refused(publication_of({ObjectKind::listing, "/a"},
+        expect_refused(publication_of({ObjectKind::directory, "/a"},
                                       make_object(std::error_code(number, std::generic_category()))),
                        std::to_string(number));
     }
@@ -908,14 +908,15 @@ TEST(WireNonsense, ErrorNumbers) {
 // What is added to a clock must not overflow it.
 TEST(WireNonsense, Durations) {
     constexpr auto longest = std::chrono::milliseconds::max();
-    expect_refused(publication_of({ObjectKind::listing, "/a"},
+    expect_refused(publication_of({ObjectKind::directory, "/a"},
                                   make_object(Listing({}, Listing::Detail::attributes), longest)),
                    "a lifetime");
     for (const auto spent : {longest, std::chrono::milliseconds(-1)}) {
-        expect_refused(Working{.key = {ObjectKind::listing, "/a"}, .spent = spent}, "time spent");
-        expect_refused(Interest{.key = {ObjectKind::listing, "/a"}, .spent = spent}, "time spent by others");
+        expect_refused(Working{.key = {ObjectKind::directory, "/a"}, .spent = spent}, "time spent");
+        expect_refused(Interest{.key = {ObjectKind::directory, "/a"}, .spent = spent},
+                       "time spent by others");
     }
-    expect_refused(Working{.key = {ObjectKind::listing, "relative"}}, "work on no object");
+    expect_refused(Working{.key = {ObjectKind::directory, "relative"}}, "work on no object");
     expect_refused(Call{.id = 1, .origin = {}, .verb = "v", .argument = "", .patience = longest}, "patience");
     expect_refused(Call{.id = 1, .origin = {}, .verb = "v", .argument = "", .patience = -1ms},
                    "negative patience");

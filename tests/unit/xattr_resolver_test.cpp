@@ -18,7 +18,7 @@ class XattrsResolved : public testing::Test {
             entries.push_back({name(i), "", {.inode = 1, .mode = S_IFREG | 0644}});
         }
         const Listing listing(entries, Listing::Detail::attributes);
-        objects[{.kind = ObjectKind::listing, .path = "/t/d"}] = make_object(listing);
+        objects[{.kind = ObjectKind::directory, .path = "/t/d"}] = make_object(listing);
         for (std::uint32_t batch = 0; batch < 2; ++batch) {
             objects[{.kind = ObjectKind::xattr_batch, .path = "/t/d", .index = batch}] =
                 make_object(XattrBatch{.names = names_hash(listing, batch), .entries = {}});
@@ -58,7 +58,7 @@ TEST_F(XattrsResolved, ManyNamesTakeFewObjects) {
     }
     EXPECT_EQ(fetched[ObjectKind::xattrs], 1);
     EXPECT_EQ(fetched[ObjectKind::xattr_batch], 2);
-    EXPECT_EQ(fetched[ObjectKind::listing], 1);
+    EXPECT_EQ(fetched[ObjectKind::directory], 1);
 }
 
 TEST_F(XattrsResolved, OneNameIsAskedForAlone) {
@@ -95,7 +95,7 @@ TEST_F(XattrsResolved, ABatchOfOtherNamesTellsNothing) {
 TEST_F(XattrsResolved, TwoDirectoriesByTurns) {
     const Listing other({{"a", "", {.inode = 1, .mode = S_IFREG}}, {"b", "", {.inode = 2, .mode = S_IFREG}}},
                         Listing::Detail::attributes);
-    objects[{.kind = ObjectKind::listing, .path = "/t/e"}] = make_object(other);
+    objects[{.kind = ObjectKind::directory, .path = "/t/e"}] = make_object(other);
     objects[{.kind = ObjectKind::xattr_batch, .path = "/t/e"}] = make_object(
         XattrBatch{.names = names_hash(other, 0), .entries = {{"b", Xattrs{{"user.a", "of b"}}}}});
     value_of(path(0));
@@ -113,7 +113,7 @@ class XattrsOfHugeDirectory : public XattrsResolved {
     static constexpr int entries = piece_entries + 600;
 
     XattrsOfHugeDirectory() {
-        Index index{.version = version, .entries = entries, .first_names = {}};
+        Directory index{.version = version, .entries = entries, .first_names = {}};
         for (int begin = 0; begin < entries; begin += static_cast<int>(piece_entries)) {
             std::vector<Listing::NewEntry> names;
             for (int i = begin; i < std::min(begin + static_cast<int>(piece_entries), entries); ++i) {
@@ -123,7 +123,7 @@ class XattrsOfHugeDirectory : public XattrsResolved {
                 make_object(Listing(names, Listing::Detail::names_only));
             index.first_names.push_back(name(begin));
         }
-        objects[{.kind = ObjectKind::listing, .path = "/t/d"}] = make_object(index);
+        objects[{.kind = ObjectKind::directory, .path = "/t/d"}] = make_object(index);
         for (std::size_t i = 0; i * batch_entries < entries; ++i) {
             objects[batch(i)] = make_object(XattrBatch{.names = version, .entries = {}});
         }
@@ -153,7 +153,8 @@ TEST_F(XattrsOfHugeDirectory, ThePositionInTheIndexTellsTheBatch) {
 
 TEST_F(XattrsOfHugeDirectory, EachAloneWhereTheReaderHasOtherNames) {
     objects[batch(0)] = make_object(XattrBatch(), error_lifetime);
-    objects[piece(1)] = make_object(Index{.version = 8, .entries = 1, .first_names = {"a"}}, error_lifetime);
+    objects[piece(1)] =
+        make_object(Directory{.version = 8, .entries = 1, .first_names = {"a"}}, error_lifetime);
     value_of(path(0));
     for (const int i : {5, static_cast<int>(piece_entries) + 5}) {
         put_alone(path(i), "alone");

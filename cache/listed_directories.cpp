@@ -1,0 +1,104 @@
+#include "cache/listed_directories.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "cache/path.hpp"
+
+namespace copper {
+
+// Wherever something leaves the list, it dies after the lock does: that frees much memory.
+
+std::size_t ListedDirectories::Kept::bytes() const {
+    return sizeof(Kept) + sizeof(ListedDirectory) + 2 * path.size() + directory->directory.bytes() +
+           directory->names.bytes();
+}
+
+ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Wanted& wanted) {
+    auto state = state_.lock();
+    const auto [begin, end] = state->by_path.equal_range(path);
+    const auto found =
+        std::find_if(begin, end, [&](const auto& entry) { return wanted(*entry.second->directory); });
+    if (found == end) {
+        return nullptr;
+    }
+    state->kept.splice(state->kept.begin(), state->kept, found->second);
+    return found->second->directory;
+}
+
+ListedDirectoryPtr ListedDirectories::find(const std::string& path, std::uint64_t version) {
+    return find(path, [version](const ListedDirectory& one) { return one.directory.version == version; });
+}
+
+ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Version& listed) {
+    return find(path, [&listed](const ListedDirectory& one) { return one.listed == listed; });
+}
+
+void ListedDirectories::remove(State& state, Order::iterator kept, Order& leaving) {
+    const auto [begin, end] = state.by_path.equal_range(kept->path);
+    state.by_path.erase(std::find_if(begin, end, [&](const auto& entry) { return entry.second == kept; }));
+    state.bytes -= kept->bytes();
+    leaving.splice(leaving.end(), state.kept, kept);
+}
+
+// Returns what had to leave.
+ListedDirectories::Order ListedDirectories::keep(State& state, Kept kept) {
+    Order leaving;
+    const auto [begin, end] = state.by_path.equal_range(kept.path);
+    const auto same = std::find_if(begin, end, [&](const auto& entry) {
+        return entry.second->directory->directory.version == kept.directory->directory.version;
+    });
+    if (same != end) {
+        remove(state, same->second, leaving);
+    }
+    state.bytes += kept.bytes();
+    state.kept.push_front(std::move(kept));
+    state.by_path.emplace(state.kept.front().path, state.kept.begin());
+    while (state.bytes > bytes_max && state.kept.size() > 1) {
+        remove(state, std::prev(state.kept.end()), leaving);
+    }
+    return leaving;
+}
+
+ListedDirectories::Found ListedDirectories::read(const std::string& path, const List& list) {
+    std::promise<Found> promise;
+    std::shared_future<Found> others;
+    {
+        auto state = state_.lock();
+        const auto [entry, is_first] = state->being_read.try_emplace(path, std::shared_future<Found>());
+        if (is_first) {
+            entry->second = promise.get_future().share();
+        } else {
+            others = entry->second;
+        }
+    }
+    if (others.valid()) {
+        return others.get();
+    }
+    Found found = list();
+    Order leaving;
+    {
+        auto state = state_.lock();
+        if (found.names != nullptr) {
+            leaving = keep(*state, {.path = path, .directory = found.names});
+        }
+        state->being_read.erase(path);
+    }
+    promise.set_value(found);
+    return found;
+}
+
+void ListedDirectories::forget(std::string_view path) {
+    Order leaving;
+    auto state = state_.lock();
+    std::erase_if(state->being_read, [path](const auto& entry) { return is_within(entry.first, path); });
+    for (auto kept = state->kept.begin(); kept != state->kept.end();) {
+        const auto current = kept++;
+        if (is_within(current->path, path)) {
+            remove(*state, current, leaving);
+        }
+    }
+}
+
+}  // namespace copper

@@ -1,0 +1,71 @@
+// The names of directories that this node has listed, for the pieces and batches of them that come next.
+// Internal to cache/backing*.cpp.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "cache/directory_names.hpp"
+#include "cache/guarded.hpp"
+
+namespace copper {
+
+struct ListedDirectory {
+    Directory directory;
+    DirectoryNames names;
+    std::optional<Version> listed;  // of the directory itself, unless it changed while it was read
+};
+using ListedDirectoryPtr = std::shared_ptr<const ListedDirectory>;
+
+// Thread-safe. Listing a directory can take seconds, so however many threads ask for one that is not kept, it
+// is listed once. The last ones are kept, up to bytes_max; in any case the very last.
+class ListedDirectories {
+  public:
+    static constexpr std::size_t bytes_max = std::size_t{64} << 20;
+
+    // What listing a directory gives: its object, and, if that is no error, the names.
+    struct Found {
+        ObjectPtr object;
+        ListedDirectoryPtr names;
+    };
+    using List = std::function<Found()>;
+
+    ListedDirectoryPtr find(const std::string& path, std::uint64_t version);
+    // What is kept of the directory as it is now.
+    ListedDirectoryPtr find(const std::string& path, const Version& listed);
+    // What `list` finds, which runs without a lock; or what it finds for somebody who came first. It is kept.
+    Found read(const std::string& path, const List& list);
+    // Whoever reads `path`, or what is below, from now on lists it anew.
+    void forget(std::string_view path);
+
+  private:
+    struct Kept {
+        std::string path;
+        ListedDirectoryPtr directory;
+
+        std::size_t bytes() const;
+    };
+    using Order = std::list<Kept>;
+    struct State {
+        Order kept;  // the last one read, or used, in front
+        std::unordered_multimap<std::string, Order::iterator> by_path;
+        std::size_t bytes = 0;
+        std::map<std::string, std::shared_future<Found>> being_read;
+    };
+    using Wanted = std::function<bool(const ListedDirectory&)>;
+    ListedDirectoryPtr find(const std::string& path, const Wanted& wanted);
+    static void remove(State& state, Order::iterator kept, Order& leaving);
+    static Order keep(State& state, Kept kept);
+
+    Guarded<State> state_;
+};
+
+}  // namespace copper
