@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "cache/pieces.hpp"
 
 namespace copper {

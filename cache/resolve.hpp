@@ -8,8 +8,8 @@
 
 #include <tl/expected.hpp>
 
+#include "base/trees.hpp"
 #include "cache/cache.hpp"
-#include "cache/trees.hpp"
 
 namespace copper {
 

@@ -11,9 +11,9 @@
 
 #include <tl/expected.hpp>
 
+#include "base/guarded.hpp"
+#include "base/trees.hpp"
 #include "cache/cache.hpp"
-#include "cache/guarded.hpp"
-#include "cache/trees.hpp"
 
 namespace copper {
 

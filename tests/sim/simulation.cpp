@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/path.hpp"
 #include "cache/codec.hpp"
-#include "cache/path.hpp"
 #include "cache/pieces.hpp"
 #include "collectives/verify.hpp"
 

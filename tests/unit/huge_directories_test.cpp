@@ -1,4 +1,4 @@
-#include "cache/huge_directories.hpp"
+#include "cache/backing/huge_directories.hpp"
 
 #include <gtest/gtest.h>
 

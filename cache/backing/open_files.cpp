@@ -1,9 +1,9 @@
-#include "cache/open_files.hpp"
+#include "cache/backing/open_files.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 

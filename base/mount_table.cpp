@@ -1,4 +1,4 @@
-#include "cache/mount_table.hpp"
+#include "base/mount_table.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <unordered_set>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

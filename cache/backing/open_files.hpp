@@ -1,4 +1,4 @@
-// Files of several extents, kept open from one extent to the next. Internal to cache/backing*.cpp.
+// Files of several extents, kept open from one extent to the next. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cache/guarded.hpp"
-#include "cache/path_opener.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/guarded.hpp"
+#include "base/unique_fd.hpp"
+#include "cache/backing/path_opener.hpp"
 
 namespace copper {
 

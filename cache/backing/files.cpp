@@ -5,10 +5,10 @@
 #include <chrono>
 #include <memory>
 
-#include "cache/backing.hpp"
-#include "cache/backing_calls.hpp"
-#include "cache/checksum.hpp"
-#include "cache/open_files.hpp"
+#include "base/checksum.hpp"
+#include "cache/backing/calls.hpp"
+#include "cache/backing/open_files.hpp"
+#include "cache/backing/posix_backing.hpp"
 
 namespace copper {
 namespace {

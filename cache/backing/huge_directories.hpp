@@ -1,4 +1,4 @@
-// The names of huge directories, kept from one piece to the next. Internal to cache/backing*.cpp.
+// The names of huge directories, kept from one piece to the next. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "cache/directory_names.hpp"
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
+#include "cache/backing/directory_names.hpp"
 
 namespace copper {
 
