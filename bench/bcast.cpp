@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 #include "collectives/mover.hpp"
 #include "collectives/mpi_fabric.hpp"
 #include "collectives/wire.hpp"

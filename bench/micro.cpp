@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/checksum.hpp"
 #include "cache/cache.hpp"
-#include "cache/checksum.hpp"
 #include "cache/codec.hpp"
 #include "collectives/envelope.hpp"
 #include "collectives/topology.hpp"

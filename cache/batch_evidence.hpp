@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "cache/object.hpp"
 
 namespace copper {

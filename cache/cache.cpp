@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/guarded.hpp"
 #include "cache/eviction.hpp"
-#include "cache/guarded.hpp"
 #include "cache/object.hpp"
 
 namespace copper {

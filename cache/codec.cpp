@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 
 namespace copper {
 namespace {

@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 
+#include "base/guarded.hpp"
+#include "base/rate.hpp"
 #include "cache/extent_memory.hpp"
-#include "cache/guarded.hpp"
 #include "cache/object.hpp"
-#include "cache/rate.hpp"
 
 namespace copper {
 

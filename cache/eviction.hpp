@@ -13,7 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "cache/object.hpp"
 
 namespace copper {

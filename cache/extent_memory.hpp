@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "cache/object.hpp"
 
 namespace copper {

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cache/checksum.hpp"
-#include "cache/path.hpp"
+#include "base/checksum.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

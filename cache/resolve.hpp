@@ -8,10 +8,10 @@
 
 #include <tl/expected.hpp>
 
+#include "base/trees.hpp"
 #include "cache/batch_evidence.hpp"
 #include "cache/cache.hpp"
 #include "cache/names.hpp"
-#include "cache/trees.hpp"
 
 namespace copper {
 

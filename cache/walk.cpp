@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "cache/guarded.hpp"
-#include "cache/path.hpp"
+#include "base/guarded.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

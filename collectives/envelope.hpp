@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "cache/job_key.hpp"
+#include "base/job_key.hpp"
 #include "collectives/fabric.hpp"
 
 namespace copper {

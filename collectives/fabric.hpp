@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/rate.hpp"
+#include "base/rate.hpp"
 #include "collectives/message.hpp"
 
 namespace copper {

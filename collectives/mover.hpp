@@ -24,8 +24,8 @@
 #include <span>
 #include <vector>
 
+#include "base/trees.hpp"
 #include "cache/cache.hpp"
-#include "cache/trees.hpp"
 #include "collectives/membership.hpp"
 #include "collectives/message.hpp"
 #include "collectives/reading.hpp"

@@ -13,8 +13,8 @@
 #include <set>
 #include <utility>
 
-#include "cache/checksum.hpp"
-#include "cache/rate.hpp"
+#include "base/checksum.hpp"
+#include "base/rate.hpp"
 #include "collectives/envelope.hpp"
 #include "collectives/message_order.hpp"
 #include "collectives/outbox.hpp"

@@ -8,8 +8,8 @@
 
 #include <tl/expected.hpp>
 
+#include "base/job_key.hpp"
 #include "cache/extent_memory.hpp"
-#include "cache/job_key.hpp"
 #include "collectives/fabric.hpp"
 
 namespace copper {

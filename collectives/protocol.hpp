@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "cache/trees.hpp"
+#include "base/trees.hpp"
 #include "collectives/failure_detector.hpp"
 #include "collectives/membership.hpp"
 #include "collectives/mover.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

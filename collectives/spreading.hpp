@@ -18,10 +18,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/push.hpp"
 #include "cache/object.hpp"
 #include "collectives/membership.hpp"
 #include "collectives/message.hpp"
-#include "collectives/push.hpp"
 #include "collectives/sharing.hpp"
 
 namespace copper {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "collectives/topology.hpp"
 
 namespace copper {

@@ -5,7 +5,7 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/trees.hpp"
+#include "base/trees.hpp"
 #include "collectives/message.hpp"
 #include "collectives/wire.hpp"
 

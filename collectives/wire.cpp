@@ -3,9 +3,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
+#include "base/path.hpp"
 #include "cache/codec.hpp"
-#include "cache/path.hpp"
 #include "wire_generated.h"
 
 namespace copper {

@@ -14,8 +14,8 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/guarded.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/guarded.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/control/control.hpp"
 
 namespace copper {

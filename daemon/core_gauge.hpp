@@ -3,8 +3,8 @@
 
 #include <chrono>
 
+#include "base/unique_fd.hpp"
 #include "cache/cache.hpp"
-#include "cache/unique_fd.hpp"
 
 namespace copper {
 

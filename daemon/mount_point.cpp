@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "base/error_text.hpp"
+#include "base/mount_table.hpp"
 #include "base/own_files.hpp"
-#include "cache/mount_table.hpp"
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "daemon/control/instance.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/options.hpp"

@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 #include <tl/expected.hpp>
 
-#include "cache/backing.hpp"
+#include "base/trees.hpp"
+#include "cache/backing/posix_backing.hpp"
 #include "cache/cache.hpp"
-#include "cache/trees.hpp"
 #include "collectives/fabric.hpp"
 #include "daemon/control/instance.hpp"
 #include "daemon/control/options.hpp"

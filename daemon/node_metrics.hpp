@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cache/backing.hpp"
+#include "cache/backing/counters.hpp"
 #include "cache/cache.hpp"
 #include "collectives/fabric.hpp"
 #include "collectives/mover.hpp"

@@ -14,12 +14,12 @@
 #include <variant>
 #include <vector>
 
-#include "cache/backing.hpp"
+#include "base/guarded.hpp"
+#include "base/reader_pool.hpp"
+#include "base/trees.hpp"
+#include "cache/backing_store.hpp"
 #include "cache/cache.hpp"
 #include "cache/compressor.hpp"
-#include "cache/guarded.hpp"
-#include "cache/reader_pool.hpp"
-#include "cache/trees.hpp"
 #include "collectives/fabric.hpp"
 #include "collectives/protocol.hpp"
 #include "daemon/core_gauge.hpp"

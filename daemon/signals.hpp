@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper {
 

@@ -16,7 +16,7 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/control/options.hpp"
 #include "daemon/vitals.hpp"
 #include "fuse/lasting_memory.hpp"

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "fuse/dispatch.hpp"
 
 namespace copper {

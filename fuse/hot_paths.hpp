@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 
 namespace copper {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

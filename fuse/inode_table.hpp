@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "cache/object.hpp"
 #include "cache/read_ahead.hpp"
 #include "fuse/inode_records.hpp"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/reply.hpp"
 

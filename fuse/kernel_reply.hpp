@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_set>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/reply.hpp"
 #include "fuse/request_slots.hpp"

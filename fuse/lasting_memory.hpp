@@ -8,7 +8,7 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper {
 

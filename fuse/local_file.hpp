@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 
+#include "base/unique_fd.hpp"
 #include "cache/object.hpp"
-#include "cache/unique_fd.hpp"
 
 namespace copper {
 

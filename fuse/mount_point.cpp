@@ -14,7 +14,7 @@
 
 #include "base/error_text.hpp"
 #include "base/processes.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper {
 namespace {

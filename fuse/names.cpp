@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "fuse/operations.hpp"
 
 namespace copper {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "cache/reader_pool.hpp"
+#include "base/reader_pool.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/inode_table.hpp"
 

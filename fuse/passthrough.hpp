@@ -7,9 +7,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/guarded.hpp"
+#include "base/reader_pool.hpp"
 #include "cache/cache.hpp"
-#include "cache/guarded.hpp"
-#include "cache/reader_pool.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/local_file.hpp"
 #include "fuse/reply.hpp"

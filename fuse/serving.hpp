@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "fuse/connection.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/lasting_memory.hpp"

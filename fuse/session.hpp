@@ -10,8 +10,8 @@
 
 #include <tl/expected.hpp>
 
+#include "base/trees.hpp"
 #include "cache/cache.hpp"
-#include "cache/trees.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/lasting_memory.hpp"
 

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/error_text.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/control/json_text.hpp"
 
 namespace copper {

@@ -15,7 +15,7 @@
 #include <tl/expected.hpp>
 
 #include "base/processes.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper {
 

@@ -7,7 +7,7 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/job_key.hpp"
+#include "base/job_key.hpp"
 
 namespace copper {
 

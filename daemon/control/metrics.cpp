@@ -4,7 +4,7 @@
 #include <map>
 #include <sstream>
 
-#include "fuse/counters.hpp"
+#include "base/latency_histogram.hpp"
 
 namespace copper {
 namespace {

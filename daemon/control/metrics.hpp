@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "fuse/counters.hpp"
+#include "base/latency_histogram.hpp"
 
 namespace copper {
 

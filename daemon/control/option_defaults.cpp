@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cache/mount_table.hpp"
-#include "cache/path.hpp"
+#include "base/mount_table.hpp"
+#include "base/path.hpp"
 #include "daemon/control/memory_limit.hpp"
 #include "daemon/control/option_values.hpp"
 

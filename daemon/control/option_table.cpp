@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/error_text.hpp"
-#include "cache/mount_table.hpp"
+#include "base/mount_table.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_values.hpp"
 #include "daemon/control/options.hpp"

@@ -14,8 +14,8 @@
 
 #include <tl/expected.hpp>
 
+#include "base/push.hpp"
 #include "cache/compressor.hpp"
-#include "collectives/push.hpp"
 #include "daemon/control/option_sources.hpp"
 
 namespace copper {

@@ -1,7 +1,7 @@
 // Texts of batch systems, users and the kernel. The first byte of an input says of which kind the rest is: a
 // list of nodes ('h'), a mount table ('m') or words as for a shell ('w').
-#include "cache/mount_table.hpp"
-#include "cache/path.hpp"
+#include "base/mount_table.hpp"
+#include "base/path.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/node_list.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 #include "cache/codec.hpp"
 #include "collectives/wire.hpp"
 #include "daemon/control/control.hpp"

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 #include "cache/codec.hpp"
 #include "collectives/wire.hpp"
 #include "tests/fuzz/wire_input.hpp"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 #include "collectives/mpi_fabric.hpp"
 
 namespace copper {

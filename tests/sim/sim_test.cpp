@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "tests/sim/simulation.hpp"
 
 namespace copper::sim {

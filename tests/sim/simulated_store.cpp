@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <functional>
 
+#include "base/path.hpp"
 #include "cache/codec.hpp"
-#include "cache/path.hpp"
 
 namespace copper::sim {
 namespace {

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/path.hpp"
 #include "cache/codec.hpp"
 #include "cache/names.hpp"
-#include "cache/path.hpp"
 #include "collectives/verify.hpp"
 
 namespace copper::sim {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper::test {
 

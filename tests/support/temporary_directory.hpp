@@ -11,7 +11,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper::test {
 

@@ -12,7 +12,7 @@
 #include <csignal>
 #include <thread>
 
-#include "cache/backing.hpp"
+#include "cache/backing/posix_backing.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/coarse_filesystem.hpp"
 #include "tests/support/faulty_filesystem.hpp"

@@ -1,4 +1,4 @@
-#include "cache/backing.hpp"
+#include "cache/backing/posix_backing.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -16,8 +16,8 @@
 #include <set>
 #include <thread>
 
-#include "cache/backing_calls.hpp"
-#include "cache/path.hpp"
+#include "base/path.hpp"
+#include "cache/backing/calls.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/coarse_filesystem.hpp"
 #include "tests/support/temporary_directory.hpp"

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 
 namespace copper {
 namespace {

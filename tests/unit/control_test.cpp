@@ -12,7 +12,7 @@
 #include <future>
 #include <thread>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/control_server.hpp"
 
 namespace copper {

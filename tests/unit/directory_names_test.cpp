@@ -1,4 +1,4 @@
-#include "cache/directory_names.hpp"
+#include "cache/backing/directory_names.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

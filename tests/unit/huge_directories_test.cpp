@@ -1,4 +1,4 @@
-#include "cache/huge_directories.hpp"
+#include "cache/backing/listed_directories.hpp"
 
 #include <gtest/gtest.h>
 

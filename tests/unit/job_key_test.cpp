@@ -1,10 +1,10 @@
-#include "cache/job_key.hpp"
+#include "base/job_key.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 #include "cache/object.hpp"
 
 namespace copper {

@@ -1,4 +1,4 @@
-#include "cache/mount_table.hpp"
+#include "base/mount_table.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>

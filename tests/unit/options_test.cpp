@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cache/mount_table.hpp"
+#include "base/mount_table.hpp"
 #include "daemon/control/memory_limit.hpp"
 
 namespace copper {

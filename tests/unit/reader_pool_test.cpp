@@ -1,4 +1,4 @@
-#include "cache/reader_pool.hpp"
+#include "base/reader_pool.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <thread>
 
-#include "cache/backing.hpp"
+#include "cache/backing/posix_backing.hpp"
 #include "tests/sim/simulated_store.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/coarse_filesystem.hpp"

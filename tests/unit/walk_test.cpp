@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

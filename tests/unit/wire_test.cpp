@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/path.hpp"
 #include "cache/codec.hpp"
-#include "cache/path.hpp"
 
 namespace copper {
 namespace {

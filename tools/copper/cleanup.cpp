@@ -18,9 +18,9 @@
 #include <sstream>
 
 #include "base/error_text.hpp"
-#include "cache/mount_table.hpp"
-#include "cache/path.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/mount_table.hpp"
+#include "base/path.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/process.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/mount_table.hpp"
+#include "base/mount_table.hpp"
 #include "tools/copper/common.hpp"
 
 namespace copper::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "tools/copper/launcher.hpp"
 #include "tools/copper/process.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/ready.hpp"
 

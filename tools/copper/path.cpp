@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 #include "tools/copper/mirror.hpp"
 
 namespace copper::cli {

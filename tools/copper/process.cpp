@@ -16,7 +16,7 @@
 #include <sstream>
 
 #include "base/error_text.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "daemon/control/instance.hpp"
 
 namespace copper::cli {

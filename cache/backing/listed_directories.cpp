@@ -1,10 +1,10 @@
-#include "cache/listed_directories.hpp"
+#include "cache/backing/listed_directories.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 

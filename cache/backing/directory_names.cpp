@@ -1,10 +1,10 @@
-#include "cache/directory_names.hpp"
+#include "cache/backing/directory_names.hpp"
 
 #include <sys/stat.h>
 
 #include <algorithm>
 
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 
 namespace copper {
 

@@ -1,9 +1,9 @@
-#include "cache/open_files.hpp"
+#include "cache/backing/open_files.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 
@@ -21,7 +21,7 @@ OpenFiles::Slot OpenFiles::evict_if_full(State& state) {
     return evicted;
 }
 
-SystemResult<OpenFiles::FilePtr> OpenFiles::get(const std::string& path, const Open& open) {
+SystemResult<OpenFiles::FilePtr> OpenFiles::get(const Wanted& wanted, const Open& open) {
     std::promise<SystemResult<FilePtr>> promise;
     Opening others;
     Slot evicted;
@@ -29,13 +29,13 @@ SystemResult<OpenFiles::FilePtr> OpenFiles::get(const std::string& path, const O
     {
         auto state = state_.lock();
         id = ++state->ticks;
-        if (const auto found = state->slots.find(path); found != state->slots.end()) {
+        if (const auto found = state->slots.find(wanted); found != state->slots.end()) {
             found->second.last_used = id;
             others = found->second.opening;
         } else {
             evicted = evict_if_full(*state);
             state->slots.emplace(
-                path, Slot{.opening = promise.get_future().share(), .id = id, .last_used = id, .read = {}});
+                wanted, Slot{.opening = promise.get_future().share(), .id = id, .last_used = id, .read = {}});
         }
     }
     if (others.valid()) {
@@ -46,16 +46,16 @@ SystemResult<OpenFiles::FilePtr> OpenFiles::get(const std::string& path, const O
     });
     promise.set_value(file);
     if (!file) {
-        erase(path, id);
+        erase(wanted, id);
     }
     return file;
 }
 
-void OpenFiles::mark_read(const std::string& path, const File& file, std::uint32_t index,
+void OpenFiles::mark_read(const Wanted& wanted, const File& file, std::uint32_t index,
                           std::uint64_t extents) {
     Slot finished;
     auto state = state_.lock();
-    const auto found = state->slots.find(path);
+    const auto found = state->slots.find(wanted);
     if (found == state->slots.end() || found->second.id != file.id) {
         return;
     }
@@ -68,14 +68,14 @@ void OpenFiles::mark_read(const std::string& path, const File& file, std::uint32
     }
 }
 
-void OpenFiles::close(const std::string& path, const File& file) {
-    erase(path, file.id);
+void OpenFiles::close(const Wanted& wanted, const File& file) {
+    erase(wanted, file.id);
 }
 
-void OpenFiles::erase(const std::string& path, std::uint64_t id) {
+void OpenFiles::erase(const Wanted& wanted, std::uint64_t id) {
     Slot closed;
     auto state = state_.lock();
-    const auto found = state->slots.find(path);
+    const auto found = state->slots.find(wanted);
     if (found != state->slots.end() && found->second.id == id) {
         closed = std::move(found->second);
         state->slots.erase(found);
@@ -86,7 +86,7 @@ void OpenFiles::forget(std::string_view path) {
     std::vector<Slot> closed;
     auto state = state_.lock();
     for (auto slot = state->slots.begin(); slot != state->slots.end();) {
-        if (is_within(slot->first, path)) {
+        if (is_within(slot->first.path, path)) {
             closed.push_back(std::move(slot->second));
             slot = state->slots.erase(slot);
         } else {

@@ -1,14 +1,16 @@
-#include "cache/mount_table.hpp"
+#include "base/mount_table.hpp"
 
 #include <fcntl.h>
+#include <libmount.h>
 #include <poll.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cstdio>
 #include <unordered_set>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {
@@ -36,55 +38,26 @@ MountMap::Walk kind_of(const Mount& mount) {
                                                                           : MountMap::Walk::allowed;
 }
 
-// The kernel writes space, tab, newline and backslash as \ooo.
-std::string decode(std::string_view text) {
-    const auto is_octal = [](char c) { return c >= '0' && c <= '7'; };
-    std::string decoded;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\' && i + 3 < text.size() && std::all_of(&text[i + 1], &text[i + 1] + 3, is_octal)) {
-            decoded +=
-                static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
-            i += 3;
-        } else {
-            decoded += text[i];
-        }
-    }
-    return decoded;
+struct Free {
+    void operator()(libmnt_table* table) const { ::mnt_unref_table(table); }
+    void operator()(libmnt_iter* iterator) const { ::mnt_free_iter(iterator); }
+    void operator()(std::FILE* file) const { std::fclose(file); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Free>;
+
+std::string text_or_empty(const char* text) {
+    return text != nullptr ? text : "";
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    while (!text.empty()) {
-        const auto part = text.substr(0, text.find(separator));
-        parts.push_back(part);
-        text.remove_prefix(std::min(text.size(), part.size() + 1));
-    }
-    return parts;
-}
-
-bool parse_number(std::string_view text, std::int64_t& number) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc() && end == text.data() + text.size();
-}
-
-std::optional<Mount> parse_mount(std::string_view line) {
-    // id parent device root point options optional... - type source super-options
-    const auto fields = split(line, ' ');
-    const auto separator =
-        fields.size() > 6 ? std::find(fields.begin() + 6, fields.end(), "-") : fields.end();
-    if (separator == fields.end() || separator + 1 == fields.end()) {
-        return std::nullopt;
-    }
-    Mount mount{
-        .point = decode(fields[4]), .type = decode(*(separator + 1)), .device = std::string(fields[2])};
-    if (fields.end() - separator > 3) {
-        mount.options = *(separator + 3);
-    }
-    if (!parse_number(fields[0], mount.id) || !parse_number(fields[1], mount.parent) ||
-        !is_normalised_path(mount.point)) {
-        return std::nullopt;
-    }
-    return mount;
+Mount mount_of(libmnt_fs* mount) {
+    const dev_t device = ::mnt_fs_get_devno(mount);
+    return {.point = text_or_empty(::mnt_fs_get_target(mount)),
+            .type = text_or_empty(::mnt_fs_get_fstype(mount)),
+            .id = ::mnt_fs_get_id(mount),
+            .parent = ::mnt_fs_get_parent_id(mount),
+            .device = std::to_string(major(device)) + ":" + std::to_string(minor(device)),
+            .options = text_or_empty(::mnt_fs_get_fs_options(mount))};
 }
 
 std::string read_all(int fd) {
@@ -117,11 +90,21 @@ bool changed_since_last_asked(int mountinfo) {
 
 }  // namespace
 
+// libmount only parses here: its table has no cache, without which it asks no filesystem about the paths.
 std::vector<Mount> parse_mounts(std::string_view mountinfo) {
+    std::string text(mountinfo);
+    const Owned<std::FILE> stream(::fmemopen(text.data(), text.size(), "r"));
+    const Owned<libmnt_table> table(::mnt_new_table());
+    const Owned<libmnt_iter> iterator(::mnt_new_iter(MNT_ITER_FORWARD));
+    if (!stream || !table || !iterator ||
+        ::mnt_table_parse_stream(table.get(), stream.get(), mountinfo_path) != 0) {
+        return {};
+    }
     std::vector<Mount> mounts;
-    for (const auto line : split(mountinfo, '\n')) {
-        if (auto mount = parse_mount(line)) {
-            mounts.push_back(std::move(*mount));
+    libmnt_fs* next = nullptr;
+    while (::mnt_table_next_fs(table.get(), iterator.get(), &next) == 0) {
+        if (auto mount = mount_of(next); is_normalised_path(mount.point) && !mount.type.empty()) {
+            mounts.push_back(std::move(mount));
         }
     }
     return mounts;

@@ -1,13 +1,13 @@
-// The counted system calls that PosixBacking is made of. Internal to cache/backing*.cpp.
+// The counted system calls that PosixBacking is made of. Internal to cache/backing/.
 #pragma once
 
 #include <chrono>
 #include <string>
 
-#include "cache/backing_counters.hpp"
-#include "cache/filesystem_clock.hpp"
+#include "cache/backing/counters.hpp"
+#include "cache/backing/filesystem_clock.hpp"
+#include "cache/backing/path_opener.hpp"
 #include "cache/object.hpp"
-#include "cache/path_opener.hpp"
 
 namespace copper {
 

@@ -1,4 +1,4 @@
-#include "cache/checksum.hpp"
+#include "base/checksum.hpp"
 
 #include <new>
 
@@ -10,7 +10,7 @@
 #include <xxhash.h>
 #endif
 
-#include "cache/job_key.hpp"
+#include "base/job_key.hpp"
 
 namespace copper {
 namespace {

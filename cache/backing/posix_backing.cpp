@@ -1,4 +1,4 @@
-#include "cache/backing.hpp"
+#include "cache/backing/posix_backing.hpp"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -12,10 +12,10 @@
 #include <cstring>
 #include <thread>
 
-#include "cache/backing_calls.hpp"
-#include "cache/open_files.hpp"
-#include "cache/path.hpp"
-#include "cache/stater.hpp"
+#include "base/path.hpp"
+#include "cache/backing/calls.hpp"
+#include "cache/backing/open_files.hpp"
+#include "cache/backing/stater.hpp"
 
 namespace copper {
 namespace {

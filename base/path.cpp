@@ -1,4 +1,4 @@
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 

@@ -1,4 +1,4 @@
-// Many calls on a directory's names at once. Internal to cache/backing*.cpp.
+// Many calls on a directory's names at once. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/backing_calls.hpp"
-#include "cache/reader_pool.hpp"
+#include "base/reader_pool.hpp"
+#include "cache/backing/calls.hpp"
 
 namespace copper {
 

@@ -1,29 +1,35 @@
-// Files of several extents, kept open from one extent to the next. Internal to cache/backing*.cpp.
+// Files of several extents, kept open from one extent to the next. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "cache/guarded.hpp"
-#include "cache/path_opener.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/guarded.hpp"
+#include "base/unique_fd.hpp"
+#include "cache/backing/path_opener.hpp"
 
 namespace copper {
 
-// Thread-safe. However many threads ask for a file at once, it is opened once. It is closed when each of its
-// extents has been read, or when more than open_files_max are open; whoever reads from it then keeps it open
-// until it is done.
+// Thread-safe. However many threads ask for a version of a file at once, it is opened once. It is closed when
+// each of its extents has been read, or when more than open_files_max are open; whoever reads from it then keeps
+// it open until it is done. Each version that somebody wants has an opening of its own: one that was replaced by
+// another file can be read to its end, and whoever wants the new one gets that.
 class OpenFiles {
   public:
     static constexpr std::size_t open_files_max = 64;
 
+    struct Wanted {
+        std::string path;
+        std::uint64_t version = 0;  // ObjectKey::version
+        auto operator<=>(const Wanted&) const = default;
+    };
     struct File {
         UniqueFd fd;
         std::uint64_t id = 0;  // distinguishes it from a later opening of the same path
@@ -32,12 +38,12 @@ class OpenFiles {
     using Open = std::function<SystemResult<UniqueFd>()>;
 
     // The file if it is open, otherwise what `open` makes of it. `open` runs without a lock.
-    SystemResult<FilePtr> get(const std::string& path, const Open& open);
+    SystemResult<FilePtr> get(const Wanted& wanted, const Open& open);
 
     // Extent `index` of `extents` has been read.
-    void mark_read(const std::string& path, const File& file, std::uint32_t index, std::uint64_t extents);
+    void mark_read(const Wanted& wanted, const File& file, std::uint32_t index, std::uint64_t extents);
 
-    void close(const std::string& path, const File& file);
+    void close(const Wanted& wanted, const File& file);
 
     // Closes everything at and below `path`.
     void forget(std::string_view path);
@@ -51,11 +57,11 @@ class OpenFiles {
         std::set<std::uint32_t> read;
     };
     struct State {
-        std::unordered_map<std::string, Slot> slots;
+        std::map<Wanted, Slot> slots;
         std::uint64_t ticks = 0;
     };
     static Slot evict_if_full(State& state);
-    void erase(const std::string& path, std::uint64_t id);
+    void erase(const Wanted& wanted, std::uint64_t id);
 
     Guarded<State> state_;
 };

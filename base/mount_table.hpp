@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "cache/guarded.hpp"
-#include "cache/trees.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/guarded.hpp"
+#include "base/trees.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper {
 

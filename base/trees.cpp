@@ -1,8 +1,8 @@
-#include "cache/trees.hpp"
+#include "base/trees.hpp"
 
 #include <algorithm>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 

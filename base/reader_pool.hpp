@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 
 namespace copper {
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "cache/backing.hpp"
-#include "cache/listed_directories.hpp"
-#include "cache/path.hpp"
-#include "cache/stater.hpp"
+#include "base/path.hpp"
+#include "cache/backing/listed_directories.hpp"
+#include "cache/backing/posix_backing.hpp"
+#include "cache/backing/stater.hpp"
 
 namespace copper {
 namespace {

@@ -5,10 +5,10 @@
 #include <chrono>
 #include <memory>
 
-#include "cache/backing.hpp"
-#include "cache/backing_calls.hpp"
-#include "cache/checksum.hpp"
-#include "cache/open_files.hpp"
+#include "base/checksum.hpp"
+#include "cache/backing/calls.hpp"
+#include "cache/backing/open_files.hpp"
+#include "cache/backing/posix_backing.hpp"
 
 namespace copper {
 namespace {
@@ -87,10 +87,11 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
             return std::move(opened.fd);
         });
     };
+    const OpenFiles::Wanted wanted{.path = key.path, .version = key.version};
     ObjectPtr object;
     std::chrono::milliseconds patience = patience_max;
     for (int attempt = 1; attempt <= read_attempts_max; ++attempt) {
-        const auto file = open_files_->get(key.path, open);
+        const auto file = open_files_->get(wanted, open);
         if (!file) {
             return make_error(file.error());
         }
@@ -98,7 +99,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         const auto seen = settled_stat(fd, clocks_, patience, counters);
         auto reading = read_once(fd, seen, key.index, *memory_, counters);
         if (!reading) {
-            open_files_->close(key.path, **file);
+            open_files_->close(wanted, **file);
             object = make_error(reading.error());
             if (reading.error() !=
                 ESTALE) {  // which a file that was kept open can give, when a new opening does not
@@ -109,7 +110,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         const bool is_last =
             reading->rest != Rest::recent || patience.count() == 0 || attempt == read_attempts_max;
         if (is_last) {
-            open_files_->mark_read(key.path, **file, key.index, extents_of(reading->extent.attributes.size));
+            open_files_->mark_read(wanted, **file, key.index, extents_of(reading->extent.attributes.size));
         }
         const auto lifetime = lifetime_of(*reading, key);
         object = make_object(std::move(reading->extent), lifetime);

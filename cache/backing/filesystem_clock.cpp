@@ -1,4 +1,4 @@
-#include "cache/filesystem_clock.hpp"
+#include "cache/backing/filesystem_clock.hpp"
 
 #include <algorithm>
 

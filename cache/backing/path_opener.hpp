@@ -6,10 +6,10 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/backing_counters.hpp"
-#include "cache/mount_table.hpp"
-#include "cache/trees.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/mount_table.hpp"
+#include "base/trees.hpp"
+#include "base/unique_fd.hpp"
+#include "cache/backing/counters.hpp"
 
 namespace copper {
 

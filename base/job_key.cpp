@@ -1,4 +1,4 @@
-#include "cache/job_key.hpp"
+#include "base/job_key.hpp"
 
 #include <sodium.h>
 

@@ -1,4 +1,4 @@
-// Reads the backing filesystem into objects.
+// Reads the backing filesystem with POSIX calls.
 #pragma once
 
 #include <memory>
@@ -8,36 +8,20 @@
 
 #include <tl/expected.hpp>
 
-#include "cache/backing_counters.hpp"
+#include "base/mount_table.hpp"
+#include "base/trees.hpp"
+#include "cache/backing/counters.hpp"
+#include "cache/backing/filesystem_clock.hpp"
+#include "cache/backing/listed_directories.hpp"
+#include "cache/backing/path_opener.hpp"
+#include "cache/backing_store.hpp"
 #include "cache/extent_memory.hpp"
-#include "cache/filesystem_clock.hpp"
-#include "cache/listed_directories.hpp"
-#include "cache/mount_table.hpp"
 #include "cache/object.hpp"
-#include "cache/path_opener.hpp"
-#include "cache/trees.hpp"
 
 namespace copper {
 
 class OpenFiles;
 class Stater;
-
-// Thread-safe. Blocks as long as the filesystem does.
-class BackingStore {
-  public:
-    virtual ~BackingStore() = default;
-
-    // Never fails: an error is an Object.
-    //
-    // An error may be this node's trouble, and so may an empty directory, or an entry that is absent: where a
-    // filesystem was not mounted when the daemon started, its mount point is there and empty, and no store
-    // can tell. A second node must find the same before it becomes what all nodes see.
-    virtual ObjectPtr read(const ObjectKey& key) = 0;
-
-    // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
-    // state. REQUIRED of whoever drops a path from the caches, for a refresh.
-    virtual void forget(std::string_view path) { static_cast<void>(path); }
-};
 
 // POSIX. A file's bytes are checked to be of one Version: its identity is taken before and after the read,
 // and a file that changed meanwhile is read again. What keeps changing is served as a reader of the

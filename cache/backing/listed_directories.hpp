@@ -13,8 +13,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "cache/directory_names.hpp"
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
+#include "cache/backing/directory_names.hpp"
 
 namespace copper {
 

@@ -1,4 +1,4 @@
-#include "fuse/counters.hpp"
+#include "base/latency_histogram.hpp"
 
 #include <gtest/gtest.h>
 

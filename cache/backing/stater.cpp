@@ -1,4 +1,4 @@
-#include "cache/stater.hpp"
+#include "cache/backing/stater.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "cache/path_opener.hpp"
+#include "cache/backing/path_opener.hpp"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "cache/path.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {

@@ -5,10 +5,10 @@
 #include <array>
 #include <cstring>
 
-#include "cache/backing.hpp"
-#include "cache/backing_calls.hpp"
-#include "cache/path.hpp"
-#include "cache/stater.hpp"
+#include "base/path.hpp"
+#include "cache/backing/calls.hpp"
+#include "cache/backing/posix_backing.hpp"
+#include "cache/backing/stater.hpp"
 
 namespace copper {
 namespace {

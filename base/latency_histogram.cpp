@@ -1,6 +1,7 @@
-#include "fuse/counters.hpp"
+#include "base/latency_histogram.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace copper {

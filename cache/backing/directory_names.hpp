@@ -1,4 +1,4 @@
-// The names of a directory, as its reader has them. Internal to cache/backing*.cpp.
+// The names of a directory, as its reader has them. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/backing/stater.hpp"
 #include "cache/object.hpp"
-#include "cache/stater.hpp"
 
 namespace copper {
 

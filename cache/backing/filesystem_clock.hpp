@@ -1,4 +1,4 @@
-// Judges by its time stamp whether a file may be changing unseen. Internal to cache/backing*.cpp.
+// Judges by its time stamp whether a file may be changing unseen. Internal to cache/backing/.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 #include <functional>
 #include <unordered_map>
 
-#include "cache/guarded.hpp"
+#include "base/guarded.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
