@@ -236,7 +236,6 @@ def demo(options):
           f"whose {os.cpu_count()} cores the {nodes} nodes share. Operations are counted by the daemons, and for the "
           "direct\nway by strace of one process, times the number of processes.\n")
     print_table(rows)
-    print("\nEverything is stopped; nothing is mounted or running.")
 
 
 def main():

@@ -203,7 +203,11 @@ void SlowFilesystem::opendir(fuse_req_t request, fuse_ino_t node, fuse_file_info
     info.fh = reinterpret_cast<std::uintptr_t>(directory.release());
     info.cache_readdir = 1;
     info.keep_cache = 1;
-    answer(Operation::opendir, [=] { fuse_reply_open(request, &info); });
+    answer(Operation::opendir, [=] {
+        if (fuse_reply_open(request, &info) != 0) {  // interrupted: the kernel will not release it
+            ::closedir(reinterpret_cast<DIR*>(info.fh));
+        }
+    });
 }
 
 // Names and types alone, so that attributes cost their own operations.
@@ -214,7 +218,7 @@ void SlowFilesystem::readdir(fuse_req_t request, std::size_t bytes_max, off_t of
     while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe)
         struct stat st {};
         st.st_ino = entry->d_ino;
-        st.st_mode = DTTOIF(entry->d_type);
+        st.st_mode = static_cast<mode_t>(DTTOIF(entry->d_type));
         const std::size_t bytes = fuse_add_direntry(request, buffer.data() + used, buffer.size() - used,
                                                     entry->d_name, &st, entry->d_off);
         if (bytes > buffer.size() - used) {
@@ -240,7 +244,11 @@ void SlowFilesystem::open(fuse_req_t request, fuse_ino_t node, fuse_file_info in
     }
     info.fh = static_cast<std::uint64_t>(file);
     info.keep_cache = 1;
-    answer(Operation::open, [=] { fuse_reply_open(request, &info); });
+    answer(Operation::open, [=] {
+        if (fuse_reply_open(request, &info) != 0) {
+            ::close(file);
+        }
+    });
 }
 
 void SlowFilesystem::read(fuse_req_t request, std::size_t bytes_max, off_t offset, int file) {

@@ -124,9 +124,10 @@ tl::expected<Model, std::string> parse_model(std::string_view text, const std::s
     }
     Model model;
     for (const auto& [found, node] : *table) {
-        const std::string source = name + ": key \"" + std::string(found.str()) + "\": ";
-        const auto key = std::find_if(keys().begin(), keys().end(),
-                                      [&](const Key& one) { return one.name == found.str(); });
+        const std::string_view wanted = found.str();
+        const std::string source = name + ": key \"" + std::string(wanted) + "\": ";
+        const auto key =
+            std::find_if(keys().begin(), keys().end(), [&](const Key& one) { return one.name == wanted; });
         if (key == keys().end()) {
             return tl::make_unexpected(source + "no such key; there are " + model_keys());
         }
