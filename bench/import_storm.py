@@ -40,9 +40,9 @@ def package_tree(package="numpy"):
 
 
 @functools.lru_cache
-def mirrored_variables(root, python_path, *options):
-    """What `copper env` changes."""
-    done = subprocess.run([copper_program(), "env", "--mount", root, *options], env=clean_environment(PYTHONPATH=python_path),
+def mirrored_variables(root, options, **variables):
+    """What `copper env` changes of these variables, and adds to them."""
+    done = subprocess.run([copper_program(), "env", "--mount", root, *options], env=clean_environment(**variables),
                           check=True, capture_output=True, text=True)
     return dict(word.split("=", 1) for word in shlex.split(done.stdout) if word != "export")
 
@@ -54,11 +54,15 @@ class Workload:
     trees: list
     variables: dict = dataclasses.field(default_factory=dict)  # of the processes, besides the usual ones
     env_options: tuple = ()  # of `copper env`
+    libraries: list = dataclasses.field(default_factory=list)  # directories of shared libraries that the packages need
 
     def environment(self, root=""):
         """Of a process that imports below `root`: a mount (then as `copper env` makes it), or nothing for the direct way."""
-        direct = clean_environment(PYTHONPATH=":".join(self.trees), PYTHONDONTWRITEBYTECODE=1, **self.variables)
-        return {**direct, **mirrored_variables(root, direct["PYTHONPATH"], *self.env_options)} if root else direct
+        paths = {"PYTHONPATH": ":".join(self.trees)}
+        if self.libraries:
+            paths["LD_LIBRARY_PATH"] = ":".join(self.libraries)
+        direct = clean_environment(**paths, PYTHONDONTWRITEBYTECODE=1, **self.variables)
+        return {**direct, **mirrored_variables(root, self.env_options, **paths)} if root else direct
 
     def command(self, root=""):
         # Packages of the standard library may be named too; all others must come from the trees.
@@ -71,11 +75,16 @@ class Workload:
 
 def storm(workload, roots):
     """One import for each of `roots`, all at once. Returns the seconds until the last one has ended."""
-    environments = [workload.environment(root) for root in roots]
+    return storm_of([(workload, root) for root in roots])
+
+
+def storm_of(imports):
+    """The same for pairs of a workload and a root."""
+    environments = [workload.environment(root) for workload, root in imports]
     started = time.perf_counter()
     running = [subprocess.Popen(workload.command(root), env=environment, cwd="/",
                                 stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-               for root, environment in zip(roots, environments)]
+               for (workload, root), environment in zip(imports, environments)]
     errors = []
     try:
         for process in running:
@@ -89,7 +98,7 @@ def storm(workload, roots):
                 process.wait()
     seconds = time.perf_counter() - started
     if errors:
-        raise CopperError(f"{len(errors)} of {len(roots)} imports failed; the first: {errors[0]}")
+        raise CopperError(f"{len(errors)} of {len(imports)} imports failed; the first: {errors[0]}")
     return seconds
 
 
@@ -227,7 +236,6 @@ def demo(options):
           f"whose {os.cpu_count()} cores the {nodes} nodes share. Operations are counted by the daemons, and for the "
           "direct\nway by strace of one process, times the number of processes.\n")
     print_table(rows)
-    print("\nEverything is stopped; nothing is mounted or running.")
 
 
 def main():

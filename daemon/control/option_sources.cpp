@@ -2,14 +2,11 @@
 
 #include <unistd.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
+#include "base/toml_text.hpp"
 #include "daemon/control/option_values.hpp"
 #include "daemon/control/options.hpp"
 
@@ -87,24 +84,9 @@ std::optional<Texts> texts_of(const toml::node& node) {
     return texts.empty() ? std::nullopt : std::optional(texts);
 }
 
-tl::expected<toml::table, std::string> parse_toml(std::string_view text, const std::string& name) {
-    try {
-        return toml::parse(text);
-    } catch (const toml::parse_error& failure) {
-        std::ostringstream message;
-        message << name << ":" << failure.source().begin.line << ": " << failure.description();
-        return wrong(message.str());
-    }
-}
-
 Taken read_file(const std::string& path, Sources& sources) {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) {
-        return wrong(path + ": " + (error ? error.message() : "is not a file"));
-    }
-    std::ifstream file(path);
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    return file ? add_config(text, path, sources) : wrong(path + ": cannot be read");
+    const auto text = read_text_file(path);
+    return text ? add_config(*text, path, sources) : wrong(text.error());
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// A read-only view of a directory that answers as late as a parallel filesystem would.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "bench/slow_filesystem/model.hpp"
+#include "bench/slow_filesystem/shared_state.hpp"
+
+namespace copper::bench {
+
+struct SlowFilesystemOptions {
+    std::string source;  // an absolute path without symbolic links, as is the mount point's
+    std::string mount_point;
+    Model model;
+    SharedStatePtr shared;
+};
+
+// Mounts and serves until it is unmounted or the process gets SIGTERM, SIGINT or SIGHUP.
+tl::expected<void, std::string> serve_slow_filesystem(const SlowFilesystemOptions& options);
+
+}  // namespace copper::bench

@@ -1,0 +1,196 @@
+"""The emulated parallel filesystem of bench/storm: what it counts, what its clients keep, and how long it takes."""
+
+import json
+import os
+import pathlib
+import subprocess
+import threading
+import time
+
+from copper import REPOSITORY, mounts_below, processes_of
+from mounted import MountTestCase
+from slow_filesystem import SlowFilesystem, program
+
+STORM = REPOSITORY / "bench" / "storm"
+
+
+class Emulated(MountTestCase):
+    FILES = 10
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.source = cls.make_directory()
+        for number in range(cls.FILES):
+            pathlib.Path(cls.source, f"file-{number}").write_bytes(bytes([number]) * 1000)
+        os.mkdir(f"{cls.source}/below")
+        os.symlink("file-0", f"{cls.source}/relative")
+        os.symlink(f"{cls.source}/file-1", f"{cls.source}/absolute")
+
+    def setUp(self):
+        if not os.path.exists(program()):
+            self.skipTest("needs libfuse 3.14 or later")
+
+    def serve(self, text=""):
+        """A filesystem with a model of its own. What is left of it is a failure."""
+        model = f"{self.make_directory()}/model.toml"
+        pathlib.Path(model).write_text(text, encoding="utf-8")
+        slow = SlowFilesystem(self.source, model)
+        slow.__enter__()
+        directory = slow.directory
+
+        def close():
+            self.assertEqual([], slow.close())
+            self.assertEqual([], mounts_below(directory))
+            self.assertEqual({}, processes_of(directory))
+            self.assertFalse(os.path.exists(directory))
+        self.addCleanup(close)
+        return slow
+
+    def counted(self, slow, action):
+        """What an action costs, by kind."""
+        before = slow.counters()
+        action()
+        return dict(slow.counters() - before)
+
+    def test_a_client_asks_once_and_keeps_the_answer(self):
+        slow = self.serve()
+        shown = slow.mount()
+        os.stat(shown)
+
+        def stat_files():
+            for number in range(self.FILES):
+                os.stat(f"{shown}/file-{number}")
+
+        def absent():
+            for number in range(self.FILES):
+                self.assertFalse(os.path.lexists(f"{shown}/absent-{number}"))
+
+        def read():
+            content = pathlib.Path(f"{shown}/file-3").read_bytes()
+            self.assertEqual(b"\3" * 1000, content)
+
+        def names():
+            self.assertEqual(sorted(os.listdir(self.source)), sorted(os.listdir(shown)))
+        self.assertEqual({"lookup": self.FILES}, self.counted(slow, stat_files))
+        self.assertEqual({}, self.counted(slow, stat_files))
+        self.assertEqual({"lookup": self.FILES}, self.counted(slow, absent))
+        self.assertEqual({}, self.counted(slow, absent))
+        # A listing brings no attributes. Each opening is asked for, whatever the client holds.
+        self.assertEqual({"opendir": 1, "readdir": 1}, self.counted(slow, names))
+        self.assertEqual({"opendir": 1}, self.counted(slow, names))
+        self.assertEqual({"lookup": 1}, self.counted(slow, lambda: os.stat(f"{shown}/below")))
+        self.assertEqual({"open": 1, "read": 1, "bytes_read": 1000}, self.counted(slow, read))
+        self.assertEqual({"open": 1}, self.counted(slow, read))
+        self.assertEqual({"lookup": 1, "readlink": 1}, self.counted(slow, lambda: os.readlink(f"{shown}/relative")))
+        self.assertEqual({}, self.counted(slow, lambda: os.readlink(f"{shown}/relative")))
+        self.assertEqual({"listxattr": 1}, self.counted(slow, lambda: os.listxattr(f"{shown}/file-0")))
+        self.assertEqual({"listxattr": 1}, self.counted(slow, lambda: os.listxattr(f"{shown}/file-0")))
+        # Another client knows none of it.
+        other = slow.mount()
+        self.assertEqual(1, self.counted(slow, lambda: os.stat(f"{other}/file-0"))["lookup"])
+
+    def test_what_is_shown_is_the_source(self):
+        shown = self.serve().mount()
+        for number in range(self.FILES):
+            one, other = (os.stat(f"{place}/file-{number}") for place in (self.source, shown))
+            self.assertEqual((one.st_size, one.st_mtime_ns, one.st_mode), (other.st_size, other.st_mtime_ns, other.st_mode))
+        self.assertEqual("file-0", os.readlink(f"{shown}/relative"))
+        # As if the source were installed there.
+        self.assertEqual(f"{shown}/file-1", os.readlink(f"{shown}/absolute"))
+        self.assertEqual(len(f"{shown}/file-1"), os.lstat(f"{shown}/absolute").st_size)
+        with self.assertRaises(OSError):
+            open(f"{shown}/new", "xb")
+
+    def test_requests_of_one_client_wait_at_the_same_time(self):
+        names, latency = 16, 0.2
+        slow = self.serve(f"metadata_latency_ms = {latency * 1e3}\n")
+        shown = slow.mount()
+        os.stat(shown)
+        lookups = [threading.Thread(target=os.path.lexists, args=(f"{shown}/absent-{number}",)) for number in range(names)]
+        started = time.monotonic()
+        for lookup in lookups:
+            lookup.start()
+        for lookup in lookups:
+            lookup.join()
+        seconds = time.monotonic() - started
+        self.assertGreaterEqual(seconds, latency)
+        self.assertLess(seconds, names * latency / 2)
+
+    def test_clients_share_the_servers(self):
+        rate, names = 50, 10
+        slow = self.serve(f"metadata_operations_per_second = {rate}\n")
+        clients = [slow.mount() for _ in range(2)]
+
+        def ask(shown):
+            for number in range(names):
+                os.path.lexists(f"{shown}/absent-{number}")
+        started = time.monotonic()
+        asking = [threading.Thread(target=ask, args=(shown,)) for shown in clients]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+        self.assertGreaterEqual(time.monotonic() - started, (len(clients) * names - 1) / rate)
+
+    def test_nonsense_is_refused(self):
+        directory = self.make_directory()
+        model = f"{directory}/model.toml"
+        pathlib.Path(model).write_text("metadata_latency_ms = -1\n", encoding="utf-8")
+        os.mkdir(f"{directory}/m")
+        shared = ("--shared", f"{directory}/shared")
+        for words, code, says in (
+                ((self.source, f"{directory}/m", *shared, "--model", model), 1, 'metadata_latency_ms": must be'),
+                ((self.source, f"{directory}/m", *shared, "--model", "no-such"), 1, "the presets are fast"),
+                ((f"{directory}/none", f"{directory}/m", *shared), 1, f"source {directory}/none"),
+                ((self.source, f"{directory}/none", *shared), 1, f"mount point {directory}/none"),
+                ((self.source, directory, *shared), 1, "is not empty"),
+                ((self.source,), 2, "--shared"),
+                (("--counters", f"{directory}/none"), 1, f"{directory}/none")):
+            with self.subTest(words):
+                done = self.run_program(program(), *words, expected=code)
+                self.assertIn(says, done.stderr.decode())
+        self.assertEqual([], mounts_below(directory))
+
+
+class Storm(MountTestCase):
+    def setUp(self):
+        if not os.path.exists(program()):
+            self.skipTest("needs libfuse 3.14 or later")
+
+    def storm(self, *words, expected=0):
+        done = subprocess.run([STORM, *words], capture_output=True, text=True, timeout=500, check=False)
+        self.assertEqual(expected, done.returncode, done.stderr)
+        return done
+
+    def test_every_run_of_one_round(self):
+        directory = self.make_directory()
+        tools = f"{directory}/tools.toml"
+        pathlib.Path(tools).write_text('[nothing]\nstart = "test -d $DIRECTORY"\nstop = "test -n \\"$TREES\\""\nprefix = ""\n',
+                                       encoding="utf-8")
+        done = self.storm("--model", "fast", "--rounds", "1", "--nodes", "2", "--procs", "1", "--packages", "generated",
+                          "--runs", "direct,first,second,local,alone,direct-stat,stat,nothing", "--tools", tools,
+                          "--json", f"{directory}/found.json")
+        self.assertIn("Copper, first import", done.stdout)
+        found = {row["run"]: row for row in json.loads(pathlib.Path(directory, "found.json").read_text(encoding="utf-8"))}
+        opens = {name: row["operations"]["open"] for name, row in found.items()}
+        self.assertGreater(opens["alone"], 2000)
+        self.assertEqual(2 * opens["alone"], opens["direct"])
+        self.assertEqual(opens["alone"], opens["first"])  # each file once for the whole job
+        self.assertEqual(2 * opens["alone"], opens["nothing"])
+        self.assertEqual(0, sum(found["second"]["operations"].values()))
+        self.assertGreater(found["stat"]["operations"]["lookup"], 0)
+
+    def test_bad_input(self):
+        tools = f"{self.make_directory()}/tools.toml"
+        for text, says in (("[other]\nstart = 'x'\nstop = 'y'\n", "other.prefix must be a text"),
+                           ("[other]\nstart = 1\nstop = 'y'\nprefix = ''\n", "other.start must be a text"),
+                           ("[other]\nbegin = 'x'\nstart = 'x'\nstop = 'y'\nprefix = ''\n", "other.begin: no such key"),
+                           ("[other]\nstart = 'x'\nstop = 'y'\nprefix = '{rank}'\n", "other.prefix"),
+                           ("other = 1\n", "'other' must be a table"), ("[", "tools.toml")):
+            with self.subTest(text):
+                pathlib.Path(tools).write_text(text, encoding="utf-8")
+                self.assertIn(says, self.storm("--tools", tools, expected=1).stderr)
+        self.assertIn("lunch", self.storm("--runs", "lunch", expected=2).stderr)
+        self.assertIn("no-such-model", self.storm("--model", "no-such-model", "--packages", "generated", "--runs", "alone",
+                                                  expected=1).stderr)

@@ -1,0 +1,91 @@
+"""An emulated parallel filesystem (bench/slow_filesystem/), with any number of clients on this machine.
+
+    with SlowFilesystem("/usr/lib", model="lustre") as slow:
+        os.listdir(slow.mount())         # a client with an empty cache
+        print(slow.counters())
+"""
+
+import collections
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+from copper import CopperError, build_directory, mounts_below, wait_until
+
+MOUNT_SECONDS_MAX = 20
+
+
+def program():
+    return str(build_directory() / "bench" / "copper_slow_filesystem")
+
+
+class SlowFilesystem:
+    """A context manager: its mounts end with the block. All of them share the servers that `model` describes."""
+
+    def __init__(self, source, model="lustre"):
+        self.source = os.path.realpath(source)
+        self.model = model
+        self.directory = None
+        self.clients = []  # processes, one for each mount
+
+    def __enter__(self):
+        if not os.path.exists(program()):
+            raise CopperError(f"{program()} is not built (it needs libfuse 3.14 or later)")
+        self.directory = tempfile.mkdtemp(prefix="copper-slow-", dir="/tmp")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        left = self.close()
+        if left and kind is None:
+            raise CopperError("; ".join(left))
+
+    @property
+    def shared(self):
+        return f"{self.directory}/shared"
+
+    def mount(self):
+        """Mounts once more: a client that knows nothing yet. Returns where."""
+        point = f"{self.directory}/{len(self.clients)}"
+        os.mkdir(point)
+        # A session of its own, as a daemon has: the scheduler may treat each session as one (sched_autogroup).
+        client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model],
+                                  start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.clients.append(client)
+        # Asks the mount table, not the mount: a question to the mount would count.
+        wait_until(lambda: mounts_below(point) or client.poll() is not None, MOUNT_SECONDS_MAX, f"the mount at {point}")
+        if client.poll() is not None:
+            raise CopperError(client.stderr.read().strip())
+        return point
+
+    def counters(self):
+        """What all clients together have asked so far, by kind, as a Counter."""
+        if not self.clients:
+            return collections.Counter()
+        done = subprocess.run([program(), "--counters", self.shared], capture_output=True, text=True, check=True)
+        total = collections.Counter()
+        for client in json.loads(done.stdout)["clients"]:
+            total.update(client)
+        return total
+
+    def close(self):
+        """Ends all mounts. Returns what could not be ended, in words."""
+        left = []
+        for client in self.clients:
+            client.terminate()
+        for client in self.clients:
+            try:
+                _, errors = client.communicate(timeout=MOUNT_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                client.kill()
+                _, errors = client.communicate()
+            if client.returncode != 0:
+                left.append(f"the slow filesystem ended with exit code {client.returncode}: {errors.strip()}")
+        for point in mounts_below(self.directory):
+            left.append(f"mounted: {point}")
+            subprocess.run(["umount", "-l", point], check=False)
+        # A mirror of nothing: what is left are mount points and the shared file.
+        if not mounts_below(self.directory):
+            shutil.rmtree(self.directory)
+        return left
