@@ -26,7 +26,7 @@
 
 #include "base/error_text.hpp"
 #include "bench/slow_filesystem/timetable.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/mount_point.hpp"
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error_text.hpp"
-#include "cache/unique_fd.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper::bench {
 namespace {
