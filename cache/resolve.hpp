@@ -12,6 +12,7 @@
 #include "cache/batch_evidence.hpp"
 #include "cache/cache.hpp"
 #include "cache/names.hpp"
+#include "cache/siblings.hpp"
 
 namespace copper {
 
@@ -33,12 +34,14 @@ struct Resolution {
     bool lasts = true;
 };
 
-// Thread-safe. `cache` and `trees` must outlive it, and it must outlive what it waits for.
+// Thread-safe. All that it is given must outlive it, and it must outlive what it waits for.
 class EntryResolver {
   public:
     using Waiter = std::function<void(const Resolution&)>;
 
-    EntryResolver(Cache& cache, const Trees& trees) : cache_(cache), trees_(trees) {}
+    // `siblings` is told of names that are asked for alone.
+    EntryResolver(Cache& cache, const Trees& trees, Siblings& siblings)
+        : cache_(cache), trees_(trees), siblings_(siblings) {}
 
     // Calls `waiter` once, as Cache::get does. The names of a directory within the trees answer for absent
     // names (which cost nothing more, ever); attributes are those of the entry alone or, where BatchEvidence
@@ -53,6 +56,7 @@ class EntryResolver {
 
     Cache& cache_;
     const Trees& trees_;
+    Siblings& siblings_;
     BatchEvidence evidence_;
 };
 

@@ -20,7 +20,9 @@ json fuse_group(const FuseCounters& fuse) {
             {"open", fuse.open.load()},
             {"read", fuse.read.load()},
             {"ioctl", fuse.ioctl.load()},
-            {"bytes_read", fuse.bytes_read.load()}};
+            {"bytes_read", fuse.bytes_read.load()},
+            {"siblings_fetched", fuse.siblings.fetched.load()},
+            {"siblings_used", fuse.siblings.used.load()}};
 }
 
 json backing_group(const BackingCounters& backing) {

@@ -40,7 +40,8 @@ class ProgressLoop final : private Protocol::Effects {
         std::size_t readers = 16;
         Mover::Options mover;
         FailureDetector::Options failure_detector;
-        ReaderPool::Options pool;
+        // They wait for the filesystem most of the time, so there are many more than cores.
+        ReaderPool::Options pool{.threads = 32};
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;

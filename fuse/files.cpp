@@ -248,6 +248,9 @@ void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range,
             reply->end();
         });
     }
+    if (first == 0 && options_.trees.contains(*path)) {
+        siblings_.used(*path, Siblings::Use::read);
+    }
     fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
                 told->size);
 }

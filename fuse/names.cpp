@@ -52,7 +52,8 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       counters_(counters),
       notices_(std::move(notices)),
       inodes_(options_.root, inodes),
-      entries_(cache_, options_.trees),
+      siblings_(cache_, counters_.siblings, {.file_bytes_max = options_.shared_file_bytes_max}),
+      entries_(cache_, options_.trees, siblings_),
       xattrs_(cache_, options_.trees),
       walk_(cache_) {}
 

@@ -121,6 +121,7 @@ class Operations {
     FuseCounters& counters_;
     const KernelNotices notices_;
     InodeTable inodes_;
+    Siblings siblings_;
     EntryResolver entries_;
     XattrResolver xattrs_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served

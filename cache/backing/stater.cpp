@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 
 namespace copper {
 namespace {
 
-constexpr std::size_t calls_per_block = 64;
+constexpr std::size_t calls_per_block = 4;
+constexpr std::chrono::milliseconds worth_waking_for{1};
 
 // Blocks that several threads take one after the other. A thread that comes too late finds none left, and
 // then touches nothing but this: what `run` refers to may be gone by then.
@@ -16,12 +18,21 @@ class Blocks {
     Blocks(std::size_t count, std::function<void(std::size_t)> run) : count_(count), run_(std::move(run)) {}
 
     void work() {
-        for (auto block = next_++; block < count_; block = next_++) {
-            run_(block);
-            if (++finished_ == count_) {
-                finished_.notify_all();
-            }
+        while (work_on_one()) {
         }
+    }
+
+    // False if none is left.
+    bool work_on_one() {
+        const auto block = next_++;
+        if (block >= count_) {
+            return false;
+        }
+        run_(block);
+        if (++finished_ == count_) {
+            finished_.notify_all();
+        }
+        return true;
     }
 
     void wait() const {
@@ -66,10 +77,16 @@ void Stater::for_each(std::size_t count, const std::function<void(std::size_t)>&
             f(i);
         }
     });
-    // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower.
-    for (std::size_t helper = 1; helper < std::min(block_count, threads_max); ++helper) {
-        if (!pool().submit([blocks] { blocks->work(); })) {
-            break;
+    // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower. Where the
+    // filesystem answers at once, it is done before others have woken up.
+    const auto began = std::chrono::steady_clock::now();
+    blocks->work_on_one();
+    const auto block_time = std::chrono::steady_clock::now() - began;
+    if (block_time * block_count > worth_waking_for) {
+        for (std::size_t helper = 1; helper < std::min(block_count, threads_max); ++helper) {
+            if (!pool().submit([blocks] { blocks->work(); })) {
+                break;
+            }
         }
     }
     blocks->work();

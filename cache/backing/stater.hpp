@@ -38,7 +38,7 @@ class Stater {
     void for_each(std::size_t count, const std::function<void(std::size_t)>& f);
 
   private:
-    static constexpr std::size_t threads_max = 16;
+    static constexpr std::size_t threads_max = 32;
 
     ReaderPool& pool();
 

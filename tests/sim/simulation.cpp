@@ -360,7 +360,9 @@ class Simulation::Node final : public Protocol::Effects {
     bool alive_ = true;
     std::uint64_t active_clients_ = 0;
     Cache cache_;
-    EntryResolver entries_{cache_, simulation_.trees_};
+    Siblings::Counters guesses_;
+    Siblings siblings_{cache_, guesses_, {}};
+    EntryResolver entries_{cache_, simulation_.trees_, siblings_};
     Protocol protocol_;
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
