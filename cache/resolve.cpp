@@ -80,7 +80,7 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
         });
     } else {
         resolve_alone(directory, name, waiter);
-        siblings_.used(join_path(directory, name), Siblings::Use::looked_up);
+        asked_alone_(join_path(directory, name));
     }
 }
 

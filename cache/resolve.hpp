@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <tl/expected.hpp>
 
@@ -12,7 +13,6 @@
 #include "cache/batch_evidence.hpp"
 #include "cache/cache.hpp"
 #include "cache/names.hpp"
-#include "cache/siblings.hpp"
 
 namespace copper {
 
@@ -39,9 +39,11 @@ class EntryResolver {
   public:
     using Waiter = std::function<void(const Resolution&)>;
 
-    // `siblings` is told of names that are asked for alone.
-    EntryResolver(Cache& cache, const Trees& trees, Siblings& siblings)
-        : cache_(cache), trees_(trees), siblings_(siblings) {}
+    // `asked_alone` is told of paths of which no batch is asked for.
+    using AskedAlone = std::function<void(const std::string& path)>;
+    EntryResolver(
+        Cache& cache, const Trees& trees, AskedAlone asked_alone = [](const std::string&) {})
+        : cache_(cache), trees_(trees), asked_alone_(std::move(asked_alone)) {}
 
     // Calls `waiter` once, as Cache::get does. The names of a directory within the trees answer for absent
     // names (which cost nothing more, ever); attributes are those of the entry alone or, where BatchEvidence
@@ -56,7 +58,7 @@ class EntryResolver {
 
     Cache& cache_;
     const Trees& trees_;
-    Siblings& siblings_;
+    const AskedAlone asked_alone_;
     BatchEvidence evidence_;
 };
 

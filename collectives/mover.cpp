@@ -36,6 +36,9 @@ ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
     if (finding.error != Finding::empty) {
         return make_error(finding.error);
     }
+    if (kind == ObjectKind::names) {
+        return make_object(Directory(), error_lifetime);  // it has other names by now: none
+    }
     return kind == ObjectKind::directory ? make_object(Directory())
                                          : make_object(Listing({}, Listing::Detail::attributes));
 }

@@ -372,7 +372,7 @@ std::optional<Content> decode_directory(Bytes body) {
         if (directory.names.size() > 0) {
             directory.first_names.emplace_back(directory.names.at(0).name);
         }
-        return directory;
+        return directory.has_all_names() ? std::optional<Content>(std::move(directory)) : std::nullopt;
     }
     NameReader reader(text_of(*table->text()));
     for (const std::uint8_t bytes : *table->first_name_bytes()) {
@@ -382,7 +382,7 @@ std::optional<Content> decode_directory(Bytes body) {
         }
         directory.first_names.emplace_back(*name);
     }
-    return directory;
+    return directory.has_all_names() ? std::nullopt : std::optional<Content>(std::move(directory));
 }
 
 // (Tables may share their bytes, so a small body could stand for any amount of text. What encode() makes does

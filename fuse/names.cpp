@@ -53,7 +53,8 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       notices_(std::move(notices)),
       inodes_(options_.root, inodes),
       siblings_(cache_, counters_.siblings, {.file_bytes_max = options_.shared_file_bytes_max}),
-      entries_(cache_, options_.trees, siblings_),
+      entries_(cache_, options_.trees,
+               [this](const std::string& path) { siblings_.used(path, Siblings::Use::looked_up); }),
       xattrs_(cache_, options_.trees),
       walk_(cache_) {}
 

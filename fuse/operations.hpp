@@ -12,6 +12,7 @@
 #include "cache/cache.hpp"
 #include "cache/extent_memory.hpp"
 #include "cache/resolve.hpp"
+#include "cache/siblings.hpp"
 #include "cache/walk.hpp"
 #include "cache/xattr_resolver.hpp"
 #include "fuse/counters.hpp"

@@ -3,6 +3,7 @@
 #include <sys/xattr.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "base/path.hpp"
@@ -122,6 +123,8 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
     const auto& names = *known;
     const auto mounts = mounts_.current();
     std::vector<std::optional<Xattrs>> found(names.size());
+    std::atomic<int> trouble = 0;
+    std::atomic<std::size_t> failed = 0;
     stater_->for_each(names.size(), [&](std::size_t i) {
         const std::string place = join_path(opened->path, names[i].text);
         if (mounts->obstacle(place) || mounts->is_lost(place)) {
@@ -129,8 +132,14 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
         }
         if (auto xattrs = all_xattrs(opened->fd.get(), names[i].text, counters)) {
             found[i] = std::move(*xattrs);
+        } else {
+            trouble = xattrs.error();
+            ++failed;
         }
     });
+    if (failed > 0 && failed == names.size()) {
+        return make_error(trouble);  // not each one's own
+    }
     XattrBatch batch;
     std::size_t left = batch_bytes_of_xattrs_max;
     for (std::size_t i = 0; i < names.size(); ++i) {

@@ -109,10 +109,19 @@ std::vector<Message> messages() {
                                     {.name = "caf\xe9", .target = "", .attributes = attributes(040755)}},
                                    detail));
     };
+    Directory directory;
+    directory.version = 5;
+    directory.names = *listing(Listing::Detail::names_only)->listing();
+    directory.entries = directory.names.size();
+    directory.first_names.emplace_back(directory.names.at(0).name);
+    directory.operation_time = 1500us;
+    Directory huge;
+    huge.version = 7;
+    huge.entries = 3000;
+    huge.first_names = {"a", std::string(255, 'b')};
     const auto extent =
         make_object(Extent{.attributes = attributes(0100644), .blob = copy_to_blob(pattern(100))}, 1000ms);
-    Publication suspicious =
-        publication_of({ObjectKind::directory, "/"}, make_object(Listing({}, Listing::Detail::names_only)));
+    Publication suspicious = publication_of({ObjectKind::directory, "/"}, make_object(Directory()));
     suspicious.spread = Publication::Spread::asked;
     suspicious.lane = Lane::bulk;
     suspicious.tree = 2;
@@ -131,12 +140,11 @@ std::vector<Message> messages() {
         Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}},
         Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
         Working{.key = {ObjectKind::directory, "/lus/sw"}, .spent = 1500ms},
-        publication_of({ObjectKind::directory, "/lus/sw"}, listing(Listing::Detail::attributes)),
+        publication_of({ObjectKind::directory, "/lus/sw"}, make_object(directory)),
+        publication_of({ObjectKind::names, "/lus/huge", 2, 8}, make_object(directory, 1000ms)),
         publication_of({ObjectKind::names, "/lus/huge", 2, 7}, listing(Listing::Detail::names_only)),
         publication_of({ObjectKind::batch, "/lus/huge", 2, 7}, listing(Listing::Detail::attributes)),
-        publication_of({ObjectKind::directory, "/lus/huge"},
-                       make_object(Directory{
-                           .version = 7, .entries = 3000, .first_names = {"a", std::string(255, 'b')}})),
+        publication_of({ObjectKind::directory, "/lus/huge"}, make_object(huge)),
         publication_of({ObjectKind::entry, "/lus/absent"},
                        make_object(Listing({}, Listing::Detail::attributes))),
         publication_of({ObjectKind::extent, "/lus/sw/a.so", 0, 1}, extent),
@@ -147,13 +155,11 @@ std::vector<Message> messages() {
                        make_object(coded_extent(2 * coded_block_bytes + 5))),
         publication_of({ObjectKind::xattrs, "/lus/sw"},
                        make_object(Xattrs{{"user.a", "1"}, {"security.capability", std::string(20, '\0')}})),
-        publication_of({ObjectKind::xattr_batch, "/lus/sw", 3},
-                       make_object(XattrBatch{.names = 17,
-                                              .entries = {{"a.so", Xattrs{{"user.a", "1"}, {"user.b", ""}}},
+        publication_of({ObjectKind::xattr_batch, "/lus/sw", 3, 17},
+                       make_object(XattrBatch{.entries = {{"a.so", Xattrs{{"user.a", "1"}, {"user.b", ""}}},
                                                           {"b.so", std::nullopt},
                                                           {"c.so", Xattrs{}}}})),
-        publication_of({ObjectKind::xattr_batch, "/lus/huge", 2, 7},
-                       make_object(XattrBatch{.names = 7, .entries = {}})),
+        publication_of({ObjectKind::xattr_batch, "/lus/huge", 2, 7}, make_object(XattrBatch())),
         publication_of({ObjectKind::directory, "/lus/secret"}, make_error(EACCES)),
         suspicious,
         Call{.id = 8, .origin = Rank{1}, .verb = "stats", .argument = "20", .patience = 5s},

@@ -40,6 +40,19 @@ void use(const Extent& extent) {
          "a part of an extent is that part of it");
 }
 
+void use(const Directory& directory) {
+    use(directory.names);
+    must(!directory.names.has_attributes(), "a directory has names alone");
+    must(directory.names.size() == 0 || directory.has_all_names(), "a directory has all names or none");
+    for (std::uint32_t piece = 0; piece < directory.first_names.size(); ++piece) {
+        must(directory.piece_of(directory.first_names[piece]) == piece,
+             "a piece's first name is in that piece");
+    }
+    for (std::size_t i = 0; i < directory.names.size(); ++i) {
+        must(directory.piece_of(directory.names.at(i).name) == 0U, "the only piece holds all names");
+    }
+}
+
 // Of what has no other limit.
 std::size_t text_bytes(const Message& message) {
     std::size_t bytes = 0;
@@ -76,11 +89,8 @@ void use(const Message& message) {
         use(*listing);
     } else if (const auto* extent = publication->object->extent()) {
         use(*extent);
-    } else if (const auto* index = publication->object->directory()) {
-        for (std::uint32_t piece = 0; piece < index->first_names.size(); ++piece) {
-            must(index->piece_of(index->first_names[piece]) == piece,
-                 "a piece's first name is in that piece");
-        }
+    } else if (const auto* directory = publication->object->directory()) {
+        use(*directory);
     }
 }
 
@@ -109,7 +119,8 @@ bool equal(const Xattrs& a, const Xattrs& b) {
 }
 
 bool equal(const Directory& a, const Directory& b) {
-    return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names;
+    return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names &&
+           a.operation_time == b.operation_time && equal(a.names, b.names);
 }
 
 bool equal(const XattrBatch& a, const XattrBatch& b) {
@@ -136,7 +147,7 @@ bool equal(const T& a, const T& b) {
 }
 
 bool equal(const Message& a, const Message& b) {
-    return a.directory() == b.directory() &&
+    return a.index() == b.index() &&
            std::visit([&b](const auto& x) { return equal(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
 }
 

@@ -143,6 +143,9 @@ ObjectPtr SimulatedStore::read_directory(const ObjectKey& key,
                                          const std::optional<std::string>& hidden) const {
     Directory directory = directory_of(key.path, hidden);
     const bool is_right = key.version == directory.version;
+    if (key.kind == ObjectKind::names && is_right && key.index >= directory.first_names.size()) {
+        return make_error(EINVAL);
+    }
     switch (key.kind) {
         case ObjectKind::names:
             return is_right ? make_object(
@@ -192,9 +195,9 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
                 return make_error(ESTALE);
             }
             const ObjectPtr object = read_without(key, std::nullopt);
-            const bool is_of_names = key.kind == ObjectKind::directory || key.kind == ObjectKind::names ||
-                                     key.kind == ObjectKind::batch || key.kind == ObjectKind::xattr_batch;
-            if (!is_of_names || key.path != parent_path(point) || object->error()) {
+            const bool tells_of_it = key.kind == ObjectKind::directory || key.kind == ObjectKind::batch ||
+                                     key.kind == ObjectKind::xattr_batch;
+            if (!tells_of_it || key.path != parent_path(point) || object->error()) {
                 return object;
             }
             Content content = object->content;

@@ -9,6 +9,8 @@
 #include "base/path.hpp"
 #include "cache/codec.hpp"
 #include "cache/names.hpp"
+#include "cache/resolve.hpp"
+#include "cache/siblings.hpp"
 #include "collectives/verify.hpp"
 
 namespace copper::sim {
@@ -362,7 +364,9 @@ class Simulation::Node final : public Protocol::Effects {
     Cache cache_;
     Siblings::Counters guesses_;
     Siblings siblings_{cache_, guesses_, {}};
-    EntryResolver entries_{cache_, simulation_.trees_, siblings_};
+    EntryResolver entries_{cache_, simulation_.trees_, [this](const std::string& path) {
+                               siblings_.used(path, Siblings::Use::looked_up);
+                           }};
     Protocol protocol_;
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};

@@ -96,6 +96,25 @@ TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
     });
 }
 
+// There, and only there, listing takes a look at the entries.
+TEST_F(BackingFaults, AFilesystemThatDoesNotTellTypesIsAskedForThem) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults&, PosixBacking& backing) {
+        write_file(source + "/file", "");
+        ASSERT_EQ(::mkdir((source + "/sub").c_str(), 0755), 0);
+        ASSERT_EQ(::symlink("file", (source + "/link").c_str()), 0);
+        std::this_thread::sleep_for(milliseconds(40));
+        const auto object = read(backing, ObjectKind::directory, point);
+        ASSERT_NE(object->directory(), nullptr);
+        const Listing& names = object->directory()->names;
+        ASSERT_EQ(names.size(), 3U);
+        EXPECT_EQ(names.at(0).attributes.mode, static_cast<std::uint32_t>(S_IFREG));
+        EXPECT_EQ(names.at(1).attributes.mode, static_cast<std::uint32_t>(S_IFLNK));
+        EXPECT_EQ(names.at(2).attributes.mode, static_cast<std::uint32_t>(S_IFDIR));
+        EXPECT_EQ(backing.within_trees().listings, 1U);
+        EXPECT_EQ(backing.within_trees().stats, 2U + 3U);
+    });
+}
+
 TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
     run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
         write_file(source + "/file", "");
@@ -137,29 +156,31 @@ TEST_F(BackingFaults, ABatchOfExtendedAttributesLeavesOutWhatIsToBeAskedForAlone
         for (int i = 1000; i < 1400; ++i) {
             ASSERT_EQ(set("f" + std::to_string(i), "user.large", large), 0);
         }
-        const auto listing = read(backing, ObjectKind::directory, point);
-        ASSERT_NE(listing->listing(), nullptr);
-        const auto object = read(backing, ObjectKind::xattr_batch, point);
+        const auto listed = read(backing, ObjectKind::directory, point);
+        ASSERT_NE(listed->directory(), nullptr);
+        const auto read_batch = [&](std::uint32_t number) {
+            return backing.read({ObjectKind::xattr_batch, point, number, listed->directory()->version});
+        };
+        const auto object = read_batch(0);
         const XattrBatch* batch = object->xattr_batch();
         ASSERT_NE(batch, nullptr);
-        EXPECT_EQ(batch->names, names_hash(*listing->listing(), 0));
         EXPECT_EQ(batch->entries.size(), 400U) << "the others have none";
         EXPECT_LT(object->bytes(), 1U << 20U);
         const auto is_told = [](const auto& entry) { return entry.xattrs.has_value(); };
         const auto told = std::count_if(batch->entries.begin(), batch->entries.end(), is_told);
         EXPECT_GT(told, 0);
         EXPECT_LT(told, 400);
-        const auto second = backing.read({.kind = ObjectKind::xattr_batch, .path = point, .index = 1});
-        EXPECT_EQ(second->xattr_batch()->names, names_hash(*listing->listing(), 1));
+        const auto second = read_batch(1);
+        ASSERT_NE(second->xattr_batch(), nullptr);
         EXPECT_EQ(second->xattr_batch()->entries.size(), 0U);
         EXPECT_LT(second->bytes(), 1000U) << "names without attributes cost nothing";
         faults.xattr_value = EIO;
-        const auto failing = read(backing, ObjectKind::xattr_batch, point);
+        const auto failing = read_batch(0);
         ASSERT_NE(failing->xattr_batch(), nullptr);
         EXPECT_EQ(failing->xattr_batch()->entries.size(), 400U);
         EXPECT_FALSE(failing->xattr_batch()->entries.at(0).xattrs) << "asked for alone, it gives the error";
         faults.everything = EIO;
-        EXPECT_EQ(read(backing, ObjectKind::xattr_batch, point)->error().value(), EIO);
+        EXPECT_EQ(read_batch(0)->error().value(), EIO);
     });
 }
 
@@ -180,25 +201,25 @@ TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
         const auto error = [&](ObjectKind kind, const std::string& path) {
             return read(backing, kind, path)->error().value();
         };
-        EXPECT_EQ(read(backing, ObjectKind::directory, sub)->listing()->size(), 1U);
+        EXPECT_EQ(read(backing, ObjectKind::directory, sub)->directory()->entries, 1U);
 
         EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
-        for (const auto kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry,
-                                ObjectKind::xattrs, ObjectKind::extent}) {
+        for (const auto kind : {ObjectKind::directory, ObjectKind::names, ObjectKind::batch,
+                                ObjectKind::entry, ObjectKind::xattrs, ObjectKind::extent}) {
             EXPECT_EQ(error(kind, sub), ESTALE) << to_string({.kind = kind, .path = sub});
             EXPECT_EQ(error(kind, sub + "/file"), ESTALE) << to_string({.kind = kind, .path = sub});
         }
         const auto above = read(backing, ObjectKind::directory, point);
-        EXPECT_EQ(above->listing()->size(), 2U);
+        EXPECT_EQ(above->directory()->entries, 2U);
         EXPECT_EQ(above->lifetime, unproven_lifetime) << "the attributes of sub are not those of its mount";
         EXPECT_EQ(read(backing, ObjectKind::entry, point + "/file")->listing()->size(), 1U);
 
         EXPECT_TRUE(mount(sub));
-        EXPECT_NE(read(backing, ObjectKind::directory, sub)->listing(), nullptr) << "mounted again";
+        EXPECT_NE(read(backing, ObjectKind::directory, sub)->directory(), nullptr) << "mounted again";
         EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
         EXPECT_EQ(error(ObjectKind::directory, sub), ESTALE);
         backing.forget(point);
-        EXPECT_NE(read(backing, ObjectKind::directory, sub)->listing(), nullptr)
+        EXPECT_NE(read(backing, ObjectKind::directory, sub)->directory(), nullptr)
             << "a refresh takes it as it is";
 
         EXPECT_EQ(::umount2(point.c_str(), 0), 0);
@@ -263,10 +284,10 @@ TEST_F(BackingFaults, WhatAnAutomounterUnmountsIsNotLost) {
         if (is_mounted) {
             PosixBacking backing{Trees({host})};
             for (int round = 0; round < 3; ++round) {
-                const auto listing = read(backing, ObjectKind::directory, host);
-                EXPECT_TRUE(listing->listing() != nullptr && listing->listing()->size() == 1)
-                    << listing->error().message();
-                EXPECT_FALSE(listing->lifetime);
+                const auto listed = read(backing, ObjectKind::directory, host);
+                EXPECT_TRUE(listed->directory() != nullptr && listed->directory()->entries == 1)
+                    << listed->error().message();
+                EXPECT_FALSE(listed->lifetime);
                 EXPECT_EQ(::umount2(host.c_str(), 0), 0) << "idle for long";
                 EXPECT_EQ(read(backing, ObjectKind::entry, host)->listing()->size(), 1U);
                 EXPECT_FALSE(read(backing, ObjectKind::directory, point)->lifetime);

@@ -33,24 +33,24 @@ std::vector<std::string> random_names(std::size_t count, std::size_t bytes_max) 
     return shuffled;
 }
 
-bool has(const Directory& index, const DirectoryNames& names, const std::string& name) {
-    const auto piece = index.piece_of(name);
+bool has(const Directory& directory, const DirectoryNames& names, const std::string& name) {
+    const auto piece = directory.piece_of(name);
     return piece && names.piece(*piece).find(name).has_value();
 }
 
-TEST(DirectoryNames, AnIndexAndItsPiecesHoldAllNamesAndNoOther) {
+TEST(DirectoryNames, ADirectoryAndItsPiecesHoldAllNamesAndNoOther) {
     for (const std::size_t count : {std::size_t{1}, piece_entries - 1, piece_entries, piece_entries + 1,
                                     3 * piece_entries, 3 * piece_entries + 7}) {
         auto texts = random_names(count, 255);
         const DirectoryNames names = names_of(texts);
-        const Directory index = names.directory();
-        EXPECT_EQ(index.entries, count);
-        ASSERT_EQ(index.first_names.size(), (count + piece_entries - 1) / piece_entries);
+        const Directory directory = names.directory();
+        EXPECT_EQ(directory.entries, count);
+        ASSERT_EQ(directory.first_names.size(), (count + piece_entries - 1) / piece_entries);
         std::sort(texts.begin(), texts.end());
         std::size_t at = 0;
-        for (std::uint32_t i = 0; i < index.first_names.size(); ++i) {
+        for (std::uint32_t i = 0; i < directory.first_names.size(); ++i) {
             const Listing piece = names.piece(i);
-            EXPECT_TRUE(index.fits(i, piece));
+            EXPECT_TRUE(directory.fits(i, piece));
             EXPECT_LE(make_object(piece)->bytes(), object_bytes_max);
             for (std::size_t j = 0; j < piece.size(); ++j) {
                 ASSERT_EQ(piece.at(j).name, texts[at++]);
@@ -59,29 +59,42 @@ TEST(DirectoryNames, AnIndexAndItsPiecesHoldAllNamesAndNoOther) {
             }
         }
         EXPECT_EQ(at, count);
+        EXPECT_EQ(directory.has_all_names(), count <= piece_entries);
+        EXPECT_EQ(directory.names.size(), count <= piece_entries ? count : 0);
+        EXPECT_TRUE(count > piece_entries || directory.fits(0, directory.names));
+        EXPECT_LE(make_object(directory)->bytes(), object_bytes_max);
         for (const std::string& text : {texts.front(), texts[count / 2], texts.back()}) {
-            EXPECT_TRUE(has(index, names, text));
-            EXPECT_FALSE(has(index, names, text + '\x01'));
-            EXPECT_FALSE(has(index, names, "\x01" + text));
-            EXPECT_FALSE(has(index, names, "~" + text));
+            EXPECT_TRUE(has(directory, names, text));
+            EXPECT_FALSE(has(directory, names, text + '\x01'));
+            EXPECT_FALSE(has(directory, names, "\x01" + text));
+            EXPECT_FALSE(has(directory, names, "~" + text));
         }
     }
 }
 
-TEST(DirectoryNames, APieceFitsNoOtherPlaceOrIndex) {
+TEST(DirectoryNames, AnEmptyDirectoryHasNoPieceButAllNames) {
+    const Directory directory = names_of({}).directory();
+    EXPECT_EQ(directory.entries, 0U);
+    EXPECT_NE(directory.version, 0U);
+    EXPECT_TRUE(directory.first_names.empty());
+    EXPECT_TRUE(directory.has_all_names());
+    EXPECT_FALSE(directory.piece_of("a"));
+}
+
+TEST(DirectoryNames, APieceFitsNoOtherPlaceOrDirectory) {
     const DirectoryNames names = names_of(random_names(3 * piece_entries, 20));
     std::vector<std::string> texts = random_names(3 * piece_entries, 20);
     for (std::string& text : texts) {
         text += '~';
     }
     const DirectoryNames others = names_of(texts);
-    const Directory index = names.directory();
-    EXPECT_FALSE(index.fits(0, names.piece(1)));
-    EXPECT_FALSE(index.fits(1, names.piece(0)));
+    const Directory directory = names.directory();
+    EXPECT_FALSE(directory.fits(0, names.piece(1)));
+    EXPECT_FALSE(directory.fits(1, names.piece(0)));
     for (std::uint32_t i = 0; i < 3; ++i) {
-        EXPECT_FALSE(index.fits(i, others.piece(i)));
+        EXPECT_FALSE(directory.fits(i, others.piece(i)));
     }
-    EXPECT_FALSE(index.fits(0, Listing({}, Listing::Detail::names_only)));
+    EXPECT_FALSE(directory.fits(0, Listing({}, Listing::Detail::names_only)));
 }
 
 TEST(DirectoryNames, AnyOtherNameOrTypeIsAnotherVersion) {

@@ -10,8 +10,10 @@
 #include <deque>
 #include <map>
 
+#include "base/path.hpp"
 #include "cache/codec.hpp"
 #include "fuse/lasting_memory.hpp"
+#include "tests/support/directory_object.hpp"
 
 namespace copper {
 namespace {
@@ -82,27 +84,40 @@ std::string text_of(std::size_t bytes, char first) {
 class FuseOperations : public testing::Test {
   protected:
     explicit FuseOperations(Audience whom = Audience::launching_user) : audience(whom) {
-        put_listing("/", {{"t", "", attributes_of(S_IFDIR | 0755, 2)},
-                          {"etc", "", attributes_of(S_IFDIR | 0755, 3)}});
-        put_listing("/t", {{"file", "", attributes_of(S_IFREG | 0644, 10, 5)},
-                           {"big", "", attributes_of(S_IFREG | 0644, 11, extent_bytes + 100)},
-                           {"in", "/t/file", attributes_of(S_IFLNK | 0777, 12, 7), true},
-                           {"out", "/etc/x", attributes_of(S_IFLNK | 0777, 13, 6)},
-                           {"near", "file", attributes_of(S_IFLNK | 0777, 14, 4)}});
+        put_directory("/", {{"t", "", attributes_of(S_IFDIR | 0755, 2)},
+                            {"etc", "", attributes_of(S_IFDIR | 0755, 3)}});
+        put_directory("/t", tree_entries());
         put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10, 5), "hello");
         put_extent("/t/big", 0, attributes_of(S_IFREG | 0644, 11, extent_bytes + 100),
                    text_of(extent_bytes, 'a'));
         put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 100), text_of(100, 'A'));
-        objects[{.kind = ObjectKind::entry, .path = "/t"}] =
-            make_object(Listing({{"t", "", attributes_of(S_IFDIR | 0755, 2)}}, Listing::Detail::attributes));
         objects[{.kind = ObjectKind::xattrs, .path = "/t/file"}] =
             make_object(Xattrs{{"user.a", "value"}, {"user.b", ""}});
     }
 
-    void put_listing(const std::string& path, std::vector<Listing::NewEntry> entries,
-                     Listing::Detail detail = Listing::Detail::attributes) {
+    static std::vector<Listing::NewEntry> tree_entries() {
+        return {{"file", "", attributes_of(S_IFREG | 0644, 10, 5)},
+                {"big", "", attributes_of(S_IFREG | 0644, 11, extent_bytes + 100)},
+                {"in", "/t/file", attributes_of(S_IFLNK | 0777, 12, 7), true},
+                {"out", "/etc/x", attributes_of(S_IFLNK | 0777, 13, 6)},
+                {"near", "file", attributes_of(S_IFLNK | 0777, 14, 4)}};
+    }
+    // Its names, and the attributes of its entries: alone and in a batch.
+    void put_directory(const std::string& path, const std::vector<Listing::NewEntry>& entries,
+                       std::chrono::microseconds operation_time = test::at_once) {
         objects[{.kind = ObjectKind::directory, .path = path}] =
-            make_object(Listing(std::move(entries), detail));
+            make_object(test::directory_of(entries, 1, operation_time));
+        objects[{.kind = ObjectKind::batch, .path = path}] =
+            make_object(Listing(entries, Listing::Detail::attributes));
+        for (const auto& entry : entries) {
+            objects[{.kind = ObjectKind::entry, .path = join_path(path, entry.name)}] =
+                make_object(Listing({entry}, Listing::Detail::attributes));
+        }
+    }
+    // It is so for the moment.
+    void give_lifetime(const ObjectKey& key) {
+        objects.at(key) = make_object(objects.at(key)->content, std::chrono::milliseconds(60000));
+        cache.drop(key.path);
     }
     void put_extent(const std::string& path, std::uint32_t index, const Attributes& attributes,
                     const std::string& text) {
@@ -111,6 +126,7 @@ class FuseOperations : public testing::Test {
     }
     void fetch(const ObjectKey& key) {
         ++fetches;
+        ++fetched[key.kind];
         if (!hold) {
             deliver(key);
         } else {
@@ -160,7 +176,9 @@ class FuseOperations : public testing::Test {
     bool hold = false;
     std::vector<ObjectKey> held;
     int fetches = 0;
+    std::map<ObjectKind, int> fetched;
     std::vector<NodeId> invalidated;
+    std::vector<NodeId> contents_invalidated;
     std::vector<std::string> names_invalidated;
     bool hold_notices = false;
     std::deque<std::function<void()>> held_notices;
@@ -175,6 +193,7 @@ class FuseOperations : public testing::Test {
                           cache,
                           counters,
                           {.attributes = [this](NodeId node) { invalidated.push_back(node); },
+                           .content = [this](NodeId node) { contents_invalidated.push_back(node); },
                            .name =
                                [this](NodeId, const std::string& name, const std::function<void()>& then) {
                                    names_invalidated.push_back(name);
@@ -226,7 +245,7 @@ TEST_F(FuseOperations, OpensALargeFileFromALocalOne) {
     EXPECT_EQ(removed, added);
 }
 
-TEST_F(FuseOperations, AnswersAbsentNamesFromOneListing) {
+TEST_F(FuseOperations, AnswersAbsentNamesFromOneDirectory) {
     const NodeId t = tree();
     const int before = fetches;
     for (int i = 0; i < 100; ++i) {
@@ -349,7 +368,7 @@ TEST_F(FuseOperations, GivesNoBytesOfAnotherSizeThanTheKernelWasTold) {
         EXPECT_EQ(again.st.st_size, static_cast<off_t>(text.size()));
         EXPECT_EQ(read(again.node, 0, 4096).text, text);
         operations.forget(again.node, 1);
-        operations.inodes().detach(again.node);  // so that the Listing counts again
+        operations.inodes().detach(again.node);  // so that the batch counts again
     }
 }
 
@@ -371,7 +390,7 @@ TEST_F(FuseOperations, GivesNoBytesThatDoNotFitTheSize) {
 
 TEST_F(FuseOperations, LooksALinkUpAgainWhoseTargetHasAnotherLength) {
     const NodeId near = lookup(tree(), "near").node;
-    put_listing("/t", {{"near", "file2", attributes_of(S_IFLNK | 0777, 15, 5)}});
+    put_directory("/t", {{"near", "file2", attributes_of(S_IFLNK | 0777, 15, 5)}});
     cache.drop("/t");
     Answer answer;
     operations.readlink(reply(answer), near);
@@ -458,7 +477,7 @@ TEST_F(FuseOperations, GivesTheNewVersionToWhoOpensAgain) {
     put_extent("/t/big", 0, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(extent_bytes, 'b'));
     put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'B'));
     EXPECT_EQ(read(old, extent_bytes, 10).error, ESTALE);
-    // Also once the kernel has forgotten it, and though the Listing still tells of the old one.
+    // Also once the kernel has forgotten it, and though the batch still tells of the old one.
     for (int opening = 0; opening < 2; ++opening) {
         const Answer entry = lookup(t, "big");
         EXPECT_NE(entry.node, old);
@@ -519,9 +538,9 @@ TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
     for (int i = 0; i < directories; ++i) {
         const std::string name = "d" + std::to_string(100 + i);
         entries.push_back({name, "", attributes_of(S_IFDIR | 0755, 100U + static_cast<std::uint64_t>(i))});
-        put_listing("/t/" + name, {});
+        put_directory("/t/" + name, {});
     }
-    put_listing("/t", entries);
+    put_directory("/t", entries);
     const NodeId file = lookup(tree(), "file").node;
     const auto list = [this](NodeId node) { readdir(node, 4096, 0, Operations::Entries::with_attributes); };
     const auto is_fetched = [this](int i) {
@@ -621,18 +640,168 @@ TEST_F(FuseOperations, GivesAttributesWithTheNamesAndCountsOnlyWhatItGave) {
     EXPECT_EQ(links.front().size, std::string("/m/t/file").size());
 }
 
+// The attributes that a program has no use for cost an operation each there.
+TEST_F(FuseOperations, GivesNoAttributesWithTheNamesWhereTheFilesystemIsSlow) {
+    put_directory("/t", tree_entries(), test::slowly);
+    const NodeId t = tree();
+    const auto known = operations.inodes().size();
+    const auto list = [&] {
+        return parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
+                     Operations::Entries::with_attributes);
+    };
+    for (const auto& entry : list()) {
+        EXPECT_EQ(entry.node, 0U) << entry.name;
+    }
+    EXPECT_EQ(fetched[ObjectKind::batch], 0);
+    EXPECT_EQ(operations.inodes().size(), known);
+    EXPECT_EQ(list()[3].name, "file");
+    EXPECT_EQ(list()[3].inode, 10U);
+    EXPECT_EQ(list()[3].type, static_cast<std::uint32_t>(S_IFREG >> 12));
+
+    // They cost nothing once the batch is here.
+    cache.deliver({.kind = ObjectKind::batch, .path = "/t", .version = 1},
+                  objects.at({.kind = ObjectKind::batch, .path = "/t"}));
+    const auto entries = list();
+    ASSERT_EQ(entries.size(), 7U);
+    for (std::size_t i = 2; i < entries.size(); ++i) {
+        EXPECT_NE(entries[i].node, 0U) << entries[i].name;
+    }
+    EXPECT_EQ(entries[3].size, 5U);
+    EXPECT_EQ(entries[3].node, lookup(t, "file").node);
+    EXPECT_EQ(fetched[ObjectKind::batch], 0);
+    EXPECT_EQ(fetched[ObjectKind::entry], 1) << "of /t itself";
+}
+
+TEST_F(FuseOperations, AsksForTheBatchFirstWhereTheFilesystemAnswersAtOnce) {
+    const NodeId t = tree();
+    hold = true;
+    Answer answer;
+    operations.readdir(reply(answer), t,
+                       {.bytes_max = 4096, .offset = 0, .entries = Operations::Entries::with_attributes});
+    ASSERT_EQ(held.size(), 1U);
+    EXPECT_EQ(held[0].kind, ObjectKind::directory);
+    deliver(held[0]);
+    ASSERT_EQ(held.size(), 2U);
+    EXPECT_EQ(held[1], (ObjectKey{ObjectKind::batch, "/t", 0, 1}));
+    EXPECT_EQ(answer.replies, 0);
+    deliver(held[1]);
+    EXPECT_EQ(answer.replies, 1);
+    EXPECT_EQ(parse(answer.text, Operations::Entries::with_attributes)[2].size, extent_bytes + 100);
+    // Nor is it asked for by who wants the names alone.
+    cache.drop("/t");
+    hold = false;
+    fetched.clear();
+    readdir(t, 4096, 0, Operations::Entries::names);
+    EXPECT_EQ(fetched[ObjectKind::batch], 0);
+}
+
+TEST_F(FuseOperations, WithoutABatchItGivesNamesAlone) {
+    const NodeId t = tree();
+    for (const int error : {EAGAIN, EIO}) {
+        cache.drop("/t");
+        objects[{.kind = ObjectKind::batch, .path = "/t"}] = make_error(error);
+        const auto entries = parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
+                                   Operations::Entries::with_attributes);
+        ASSERT_EQ(entries.size(), 7U);
+        for (const auto& entry : entries) {
+            EXPECT_EQ(entry.node, 0U) << entry.name;
+        }
+    }
+}
+
+// ---- what has a short life is not kept by the kernel
+
+TEST_F(FuseOperations, TheKernelKeepsEverythingOfTheSnapshot) {
+    for (const auto operation_time : {test::at_once, test::slowly}) {
+        put_directory("/t", tree_entries(), operation_time);
+        cache.drop("/t");
+        const Answer file = lookup(tree(), "file");
+        EXPECT_EQ(file.caching, KernelCaching::forever);
+        EXPECT_EQ(lookup(tree(), "absent").caching, KernelCaching::forever);
+        EXPECT_EQ(read(file.node, 0, 4096).text, "hello");
+        readdir(tree(), 4096, 0, Operations::Entries::names);
+        readdir(tree(), 4096, 0, Operations::Entries::with_attributes);
+    }
+    EXPECT_TRUE(contents_invalidated.empty());
+    EXPECT_TRUE(invalidated.empty());
+}
+
+TEST_F(FuseOperations, NamesOfAShortLifeAreToBeLookedUpEachTime) {
+    const NodeId t = tree();
+    for (const auto operation_time : {test::at_once, test::slowly}) {
+        put_directory("/t", tree_entries(), operation_time);
+        const bool is_fast = operation_time == test::at_once;
+        give_lifetime(is_fast ? ObjectKey{.kind = ObjectKind::batch, .path = "/t"}
+                              : ObjectKey{.kind = ObjectKind::entry, .path = "/t/file"});
+        cache.drop("/t");
+        for (int i = 0; i < 2; ++i) {
+            const Answer file = lookup(t, "file");
+            EXPECT_NE(file.node, 0U);
+            EXPECT_EQ(file.caching, KernelCaching::never);
+        }
+    }
+    put_directory("/t", tree_entries());
+    give_lifetime({.kind = ObjectKind::directory, .path = "/t"});
+    const Answer absent = lookup(t, "absent");
+    EXPECT_EQ(absent.error, 0);
+    EXPECT_EQ(absent.node, 0U);
+    EXPECT_EQ(absent.caching, KernelCaching::never) << "absent from names of a short life";
+}
+
+TEST_F(FuseOperations, BytesOfAShortLifeAreReadEachTime) {
+    const NodeId t = tree();
+    const NodeId big = lookup(t, "big").node;
+    const NodeId file = lookup(t, "file").node;
+    give_lifetime({.kind = ObjectKind::extent, .path = "/t/big", .index = 1});
+    EXPECT_EQ(read(big, 0, 10).error, 0);
+    EXPECT_TRUE(contents_invalidated.empty()) << "an extent that lasts";
+    EXPECT_EQ(read(big, extent_bytes - 5, 10).error, 0);
+    EXPECT_EQ(contents_invalidated, std::vector<NodeId>{big}) << "one of two";
+    EXPECT_EQ(read(big, extent_bytes, 10).error, 0);
+    EXPECT_EQ(contents_invalidated, (std::vector<NodeId>{big, big})) << "each time";
+    EXPECT_EQ(read(file, 0, 10).text, "hello");
+    EXPECT_EQ(contents_invalidated.size(), 2U);
+}
+
+TEST_F(FuseOperations, NamesOfAShortLifeAreListedEachTime) {
+    const NodeId t = tree();
+    give_lifetime({.kind = ObjectKind::directory, .path = "/t"});
+    readdir(t, 4096, 0, Operations::Entries::names);
+    EXPECT_EQ(contents_invalidated, std::vector<NodeId>{t});
+    readdir(t, 4096, 0, Operations::Entries::with_attributes);
+    EXPECT_EQ(contents_invalidated, (std::vector<NodeId>{t, t})) << "each time";
+    readdir(t, 4096, 7, Operations::Entries::names);
+    EXPECT_EQ(contents_invalidated, (std::vector<NodeId>{t, t, t})) << "also of their end";
+    readdir(root_node, 4096, 0, Operations::Entries::names);
+    EXPECT_EQ(contents_invalidated.size(), 3U);
+}
+
+// The kernel keeps what it is told with the names.
+TEST_F(FuseOperations, AttributesOfAShortLifeAreNotToldWithTheNames) {
+    const NodeId t = tree();
+    give_lifetime({.kind = ObjectKind::batch, .path = "/t"});
+    for (const auto& entry : parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
+                                   Operations::Entries::with_attributes)) {
+        EXPECT_EQ(entry.node, 0U) << entry.name;
+    }
+}
+
 // Objects of every version in one table, as the fetch function has it.
 class FuseHugeDirectory : public FuseOperations {
   protected:
     static constexpr std::size_t count = 2 * piece_entries + 5;
 
     static std::string number(std::size_t i) { return std::to_string(10000000 + i); }
-    static ObjectPtr index_of(std::uint64_t version, std::size_t first) {
-        Directory index{.version = version, .entries = count, .first_names = {}};
+    static ObjectPtr directory_of(std::uint64_t version, std::size_t first,
+                                  std::chrono::microseconds operation_time = test::slowly) {
+        Directory made;
+        made.version = version;
+        made.entries = count;
+        made.operation_time = operation_time;
         for (std::size_t begin = 0; begin < count; begin += piece_entries) {
-            index.first_names.push_back(number(first + begin));
+            made.first_names.push_back(number(first + begin));
         }
-        return make_object(index);
+        return make_object(made);
     }
     void put_pieces(std::size_t first) {
         for (std::size_t begin = 0; begin < count; begin += piece_entries) {
@@ -675,7 +844,7 @@ class FuseHugeDirectory : public FuseOperations {
 };
 
 TEST_F(FuseHugeDirectory, IsListedByNameAlone) {
-    objects[directory] = index_of(7, 0);
+    objects[directory] = directory_of(7, 0);
     put_pieces(0);
     const auto entries = parse(readdir(tree(), 4096, 2, Operations::Entries::with_attributes).text,
                                Operations::Entries::with_attributes);
@@ -686,8 +855,34 @@ TEST_F(FuseHugeDirectory, IsListedByNameAlone) {
     EXPECT_EQ(entries[1].type, static_cast<std::uint32_t>(S_IFDIR >> 12));
 }
 
+TEST_F(FuseHugeDirectory, IsListedWithAttributesWhereTheFilesystemAnswersAtOnce) {
+    objects[directory] = directory_of(7, 0, test::at_once);
+    put_pieces(0);
+    // Of a batch in the second piece.
+    const std::size_t position = piece_entries + batch_entries;
+    const auto number_of_batch = static_cast<std::uint32_t>(position / batch_entries);
+    objects[{ObjectKind::batch, "/t", number_of_batch}] = make_object(
+        Listing({{number(position), "", attributes_of(S_IFREG | 0644, 77, 5)}}, Listing::Detail::attributes));
+    const auto first =
+        parse(readdir(tree(), 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
+    const std::uint64_t tag = first.back().offset & ~std::uint64_t{0xffffffff};
+    EXPECT_NE(tag, 0U) << "which names it counts";
+    fetched.clear();
+    const auto entries =
+        parse(readdir(tree(), 4096, tag | (position + 2), Operations::Entries::with_attributes).text,
+              Operations::Entries::with_attributes);
+    ASSERT_GE(entries.size(), 2U);
+    EXPECT_EQ(entries[0].name, number(position));
+    EXPECT_NE(entries[0].node, 0U);
+    EXPECT_EQ(entries[0].inode, 77U);
+    EXPECT_EQ(entries[1].node, 0U) << "what the batch lacks is told by name";
+    EXPECT_EQ(fetched[ObjectKind::batch], 1);
+    objects[{ObjectKind::batch, "/t"}] = make_error(EAGAIN);
+    EXPECT_EQ(list(65536), all_from(0));
+}
+
 TEST_F(FuseHugeDirectory, IsListedInAnswersOfAnySize) {
-    objects[directory] = index_of(7, 0);
+    objects[directory] = directory_of(7, 0);
     put_pieces(0);
     for (const std::size_t bytes : {170U, 4096U, 1U << 20U}) {
         EXPECT_EQ(list(bytes), all_from(0)) << bytes;
@@ -695,7 +890,7 @@ TEST_F(FuseHugeDirectory, IsListedInAnswersOfAnySize) {
 }
 
 TEST_F(FuseHugeDirectory, ThePiecesThatComeNextAreFetchedAhead) {
-    objects[directory] = index_of(7, 0);
+    objects[directory] = directory_of(7, 0);
     put_pieces(0);
     readdir(tree(), 4096, 0, Operations::Entries::names);
     for (std::uint32_t i = 0; i < 3; ++i) {
@@ -708,45 +903,45 @@ TEST_F(FuseHugeDirectory, ThePiecesThatComeNextAreFetchedAhead) {
 
 // A program that is in the middle of names which nobody has any more gets an error, never other ones' rest.
 TEST_F(FuseHugeDirectory, NamesOfTwoVersionsAreNotMixed) {
-    objects[directory] = index_of(7, 0);
+    objects[directory] = directory_of(7, 0);
     put_pieces(0);
     auto entries =
         parse(readdir(tree(), 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
     const std::uint64_t middle = entries.back().offset;
     cache.drop("/t");
-    objects[piece(0)] = make_object(index_of(8, 1)->content, error_lifetime);
+    objects[piece(0)] = make_object(directory_of(8, 1)->content, error_lifetime);
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
     EXPECT_EQ(cache.find(directory)->directory()->version, 8U);
 
     // Who begins now gets the new ones, and they are there in full.
     cache.drop("/t");
-    objects[directory] = index_of(8, 1);
+    objects[directory] = directory_of(8, 1);
     put_pieces(1);
     EXPECT_EQ(list(4096), all_from(1));
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
-    put_listing("/t", {{"a", "", attributes_of(S_IFREG, 20)}});
+    put_directory("/t", {{"a", "", attributes_of(S_IFREG, 20)}});
     cache.drop("/t");
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE)
         << "a small one by now";
 }
 
 TEST_F(FuseHugeDirectory, WhoBeginsGetsTheNamesThatThereAre) {
-    objects[directory] = index_of(7, 0);
-    const ObjectPtr now = index_of(8, 1);
+    objects[directory] = directory_of(7, 0);
+    const ObjectPtr now = directory_of(8, 1);
     cache.deliver({ObjectKind::names, "/t", 0, 7}, make_object(now->content, error_lifetime));
     put_pieces(1);
     EXPECT_EQ(list(4096), all_from(1));
 }
 
 TEST_F(FuseHugeDirectory, TwoVersionsThatReplaceEachOtherEnd) {
-    objects[directory] = index_of(7, 0);
-    cache.deliver({ObjectKind::names, "/t", 0, 7}, make_object(index_of(8, 1)->content, error_lifetime));
-    cache.deliver({ObjectKind::names, "/t", 0, 8}, make_object(index_of(7, 0)->content, error_lifetime));
+    objects[directory] = directory_of(7, 0);
+    cache.deliver({ObjectKind::names, "/t", 0, 7}, make_object(directory_of(8, 1)->content, error_lifetime));
+    cache.deliver({ObjectKind::names, "/t", 0, 8}, make_object(directory_of(7, 0)->content, error_lifetime));
     EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, ESTALE);
 }
 
 TEST_F(FuseHugeDirectory, AnErrorOfAPieceIsTheAnswer) {
-    objects[directory] = index_of(7, 0);
+    objects[directory] = directory_of(7, 0);
     objects[piece(0)] = make_error(EIO);
     EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, EIO);
 }

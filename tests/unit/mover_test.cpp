@@ -707,7 +707,7 @@ struct BrokenReader : Node {
 };
 
 TEST(Mover, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
-    const ObjectPtr nothing = make_object(Listing({}, Listing::Detail::attributes));
+    const ObjectPtr nothing = make_object(Directory());
     for (const ObjectPtr& met :
          {make_error(EIO), make_error(ENOTCONN), make_error(ENOENT), make_error(EMFILE), nothing}) {
         BrokenReader reader(met);
@@ -735,7 +735,7 @@ TEST(Mover, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
 }
 
 TEST(Mover, AnErrorThatTwoNodesMeetIsTheFilesystems) {
-    for (const ObjectPtr& met : {make_error(EIO), make_object(Listing({}, Listing::Detail::attributes))}) {
+    for (const ObjectPtr& met : {make_error(EIO), make_object(Directory())}) {
         BrokenReader reader(met);
         reader.next_reads(met);
         EXPECT_EQ(reader.effects.delivered, std::vector{met});
@@ -769,6 +769,33 @@ TEST(Mover, WhereNobodyElseIsLeftTheReaderBelievesItself) {
     const ObjectPtr error = make_error(EIO);
     reader.mover.read_done(listing_key, error, start);
     EXPECT_EQ(reader.effects.delivered, std::vector{error});
+}
+
+// What it found empty it tells as what was asked for.
+TEST(Mover, WhereNobodyElseIsLeftAnymoreTheReaderTellsWhatItFound) {
+    const ObjectPtr none = make_object(Directory());
+    const ObjectPtr no_more = make_object(Directory(), error_lifetime);
+    const ObjectPtr no_entries = make_object(Listing({}, Listing::Detail::attributes));
+    for (const auto& [key, met] : {std::pair{listing_key, none},
+                                   {ObjectKey{ObjectKind::names, listing_key.path, 1, 7}, no_more},
+                                   {ObjectKey{ObjectKind::batch, listing_key.path, 1, 7}, no_entries},
+                                   {ObjectKey{ObjectKind::entry, listing_key.path + "/x"}, no_entries},
+                                   {listing_key, make_error(EIO)}}) {
+        Node reader(reader_of(key));
+        reader.mover.want(key, start);
+        reader.mover.read_done(key, met, start);
+        EXPECT_TRUE(reader.effects.delivered.empty()) << "another one is asked first";
+        for (std::uint32_t rank = 0; rank < Node::default_size; ++rank) {
+            if (Rank{rank} != reader.membership.self()) {
+                reader.suspect(Rank{rank}, start);
+            }
+        }
+        ASSERT_EQ(reader.effects.delivered.size(), 1U) << to_string(key);
+        const Object& told = *reader.effects.delivered[0];
+        EXPECT_EQ(told.content.index(), met->content.index()) << to_string(key);
+        EXPECT_EQ(told.error(), met->error());
+        EXPECT_EQ(told.lifetime, met->lifetime) << to_string(key);
+    }
 }
 
 TEST(Mover, WhereTheNextReaderIsLostAThirdReads) {

@@ -1,6 +1,7 @@
 #include "cache/object.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <set>
@@ -57,6 +58,43 @@ TEST(Listing, BytesCoverTextAndAttributes) {
     EXPECT_LT(listing.bytes(), 1000 * (sizeof(Attributes) + 64));
 }
 
+TEST(Listing, WithoutAttributesItKeepsNamesInodesAndTypesAlone) {
+    const Listing listing({{.name = "link",
+                            .target = "/t",
+                            .attributes = {.inode = 5, .size = 2, .mode = S_IFLNK | 0777, .links = 1},
+                            .leads_into_trees = true}},
+                          Listing::Detail::names_only);
+    EXPECT_EQ(listing.at(0).name, "link");
+    EXPECT_EQ(listing.at(0).target, "");
+    EXPECT_FALSE(listing.at(0).leads_into_trees);
+    EXPECT_EQ(listing.at(0).attributes, (Attributes{.inode = 5, .mode = S_IFLNK}));
+}
+
+TEST(Listing, BytesWithoutAttributesAreFew) {
+    std::vector<Listing::NewEntry> entries;
+    for (int i = 0; i < 1000; ++i) {
+        entries.push_back(entry("name" + std::to_string(i), 1));
+    }
+    const Listing listing(entries, Listing::Detail::names_only);
+    EXPECT_GE(listing.bytes(), 1000U * (8 + 4 + 5));
+    EXPECT_LT(listing.bytes(), 1000U * 40);
+}
+
+TEST(Directory, BytesCountItsNames) {
+    Directory directory;
+    const std::size_t empty = directory.bytes();
+    std::vector<Listing::NewEntry> entries;
+    for (int i = 0; i < 1000; ++i) {
+        entries.push_back(entry("name" + std::to_string(i), 1));
+    }
+    directory.entries = entries.size();
+    directory.names = Listing(entries, Listing::Detail::names_only);
+    EXPECT_GE(directory.bytes(), empty + 1000U * (8 + 4 + 5));
+    directory.first_names = {std::string(200, 'x')};
+    EXPECT_GE(directory.bytes(), directory.names.bytes() + 200);
+    EXPECT_GE(make_object(directory)->bytes(), directory.bytes() + sizeof(Object));
+}
+
 TEST(Object, BytesCountTheContent) {
     const std::vector<std::byte> bytes(1000);
     const auto extent = make_object(Extent{.attributes = {}, .blob = copy_to_blob(bytes)});
@@ -78,6 +116,7 @@ TEST(Object, ErrorsAreShortLivedContent) {
     EXPECT_FALSE(listing->error());
     EXPECT_FALSE(listing->lifetime);
     EXPECT_NE(listing->listing(), nullptr);
+    EXPECT_EQ(listing->directory(), nullptr);
     EXPECT_EQ(listing->extent(), nullptr);
     EXPECT_EQ(listing->xattrs(), nullptr);
 }
@@ -102,6 +141,7 @@ TEST(Object, VersionIgnoresWhatDoesNotChangeTheBytes) {
 
 TEST(ObjectKey, FileTreeIsTheDirectory) {
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::directory, .path = "/a/b"}), "/a/b");
+    EXPECT_EQ(file_tree_of({.kind = ObjectKind::names, .path = "/a/b", .index = 3}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::batch, .path = "/a/b", .index = 3}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::entry, .path = "/a/b"}), "/a");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::extent, .path = "/a/b", .index = 7}), "/a");

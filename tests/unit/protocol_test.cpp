@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/directory_object.hpp"
+
 namespace copper {
 namespace {
 
@@ -129,9 +131,8 @@ class Nodes {
                 const auto object =
                     node->is_mount_broken
                         ? make_error(EIO)
-                        : make_object(
-                              Listing({{.name = key.path.substr(1, 3), .target = "", .attributes = {}}},
-                                      Listing::Detail::attributes));
+                        : make_object(test::directory_of(
+                              {{.name = key.path.substr(1, 3), .target = "", .attributes = {}}}));
                 node->protocol.read_done(key, object, now_);
             }
         }
@@ -294,7 +295,7 @@ class BrokenMount : public testing::Test {
 TEST_F(BrokenMount, AReaderThatCannotReadResignsAndItsFileTreesMoveAndComeBack) {
     const ObjectPtr object = nodes.get(a, of_b[0]);
     ASSERT_NE(object, nullptr);
-    EXPECT_NE(object->listing(), nullptr) << "what another reader found, not the error";
+    EXPECT_NE(object->directory(), nullptr) << "what another reader found, not the error";
     EXPECT_EQ(reads(b), 1U);
     for (const Rank node : {a, b}) {
         EXPECT_EQ(nodes[node].state_of(b), NodeState::resigned);

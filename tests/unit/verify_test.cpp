@@ -11,6 +11,7 @@
 
 #include "cache/codec.hpp"
 #include "collectives/topology.hpp"
+#include "tests/support/directory_object.hpp"
 
 namespace copper {
 namespace {
@@ -22,6 +23,7 @@ const Job job{.nodes = 8, .trees = trees};
 
 const ObjectKey file{ObjectKind::extent, "/lus/sw/lib.so"};
 const ObjectKey directory{ObjectKind::directory, "/lus/sw"};
+const ObjectKey batch{ObjectKind::batch, "/lus/sw", 3, 7};
 
 Attributes attributes(std::uint32_t mode, std::uint64_t size = 0) {
     return {.inode = 1, .size = size, .mode = mode, .links = 1};
@@ -165,12 +167,8 @@ TEST(Verify, CodedExtentsCountAsWhatTheyDecodeTo) {
 }
 
 TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
-    const ObjectKey batch{ObjectKind::batch, "/lus/sw", 3};
     const ObjectKey one{ObjectKind::entry, "/lus/sw/lib"};
-    expect_accepted(publication(directory, listing_of({})));
-    expect_accepted(publication(directory, listing_of(many(listing_entries_max))));
-    expect_corrupt(directory, listing_of(many(listing_entries_max + 1)));
-    expect_corrupt(directory, listing_of(many(1), Listing::Detail::names_only));
+    expect_accepted(publication(batch, listing_of({})));
     expect_accepted(publication(batch, listing_of(many(batch_entries))));
     expect_corrupt(batch, listing_of(many(batch_entries + 1)));
     expect_corrupt(batch, listing_of(many(1), Listing::Detail::names_only));
@@ -181,65 +179,88 @@ TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
     expect_corrupt(one, listing_of({entry("lib")}, Listing::Detail::names_only));
 }
 
-TEST(Verify, HugeDirectoriesHaveAnIndexAndPieces) {
-    const ObjectKey names{ObjectKind::names, "/lus/sw", 3, 7};
-    const auto for_now = [](const ObjectPtr& object) { return make_object(object->content, error_lifetime); };
-    const auto index_of = [](std::uint64_t entries, std::size_t pieces) {
-        Directory index{.version = 7, .entries = entries, .first_names = {}};
-        for (std::size_t i = 0; i < pieces; ++i) {
-            index.first_names.push_back(std::to_string(1000 + i));
-        }
-        return make_object(index);
-    };
-    expect_accepted(publication(directory, index_of(1, 1)));
-    expect_accepted(publication(directory, index_of(3 * piece_entries, 3)));
-    expect_corrupt(directory, index_of(3 * piece_entries, 2));
-    expect_corrupt(directory, index_of(3 * piece_entries, 4));
-    expect_corrupt(directory, index_of(0, 0));
-    expect_corrupt(directory, index_of(directory_entries_max + 1, directory_entries_max / piece_entries + 1));
-    expect_corrupt(directory, index_of(std::numeric_limits<std::uint64_t>::max(), 0));
+ObjectPtr for_now(const ObjectPtr& object) {
+    return make_object(object->content, error_lifetime);
+}
 
+// With the first names of so many pieces, and no others.
+ObjectPtr huge_directory(std::uint64_t entries, std::size_t pieces, std::uint64_t version = 7) {
+    Directory huge;
+    huge.version = version;
+    huge.entries = entries;
+    for (std::size_t i = 0; i < pieces; ++i) {
+        huge.first_names.push_back(std::to_string(1000 + i));
+    }
+    return make_object(huge);
+}
+
+TEST(Verify, DirectoriesHaveAllNamesOrAFirstOneOfEachPiece) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, piece_entries}) {
+        expect_accepted(publication(directory, make_object(test::directory_of(many(count)))));
+    }
+    expect_accepted(publication(directory, huge_directory(piece_entries + 1, 2)));
+    expect_accepted(publication(directory, huge_directory(3 * piece_entries, 3)));
+    expect_corrupt(directory, make_object(test::directory_of(many(piece_entries + 1))), "in one piece");
+    expect_corrupt(directory, huge_directory(1, 1), "without its only piece");
+    expect_corrupt(directory, huge_directory(3 * piece_entries, 2));
+    expect_corrupt(directory, huge_directory(3 * piece_entries, 4));
+    expect_corrupt(directory, huge_directory(0, 1), "a piece of nothing");
+    expect_corrupt(directory, huge_directory(3 * piece_entries, 3, 0), "no version");
+    expect_corrupt(directory,
+                   huge_directory(directory_entries_max + 1,
+                                  static_cast<std::size_t>(directory_entries_max / piece_entries + 1)));
+    expect_corrupt(directory, huge_directory(std::numeric_limits<std::uint64_t>::max(), 0));
+    Directory fewer = test::directory_of(many(5));
+    ++fewer.entries;
+    expect_corrupt(directory, make_object(fewer), "fewer names than it says");
+}
+
+TEST(Verify, PiecesOfNamesAreAsLargeAsTheyMay) {
+    const ObjectKey names{ObjectKind::names, "/lus/sw", 3, 7};
     expect_accepted(publication(names, listing_of(many(piece_entries), Listing::Detail::names_only)));
     expect_corrupt(names, listing_of(many(piece_entries + 1), Listing::Detail::names_only));
+    expect_corrupt(names, listing_of(many(1)), "with attributes");
+    expect_corrupt(names, for_now(listing_of(many(1))), "with attributes");
     // What the directory is by now is never kept as its names of another version.
-    expect_accepted(publication(names, for_now(index_of(1, 1))));
-    expect_accepted(publication(names, for_now(listing_of(many(10)))));
-    expect_corrupt(names, index_of(1, 1));
-    expect_corrupt(names, listing_of(many(10)));
-    expect_corrupt(names, for_now(listing_of(many(listing_entries_max + 1))));
+    for (const ObjectPtr& now :
+         {huge_directory(3 * piece_entries, 3), make_object(test::directory_of(many(10)))}) {
+        expect_accepted(publication(names, for_now(now)));
+        expect_corrupt(names, now);
+    }
+    expect_corrupt(names, for_now(huge_directory(1, 1)));
 }
 
 TEST(Verify, AttributesAreThoseOfAFilesystem) {
     for (const std::uint32_t type : std::initializer_list<std::uint32_t>{S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK,
                                                                          S_IFCHR, S_IFIFO, S_IFSOCK}) {
-        expect_accepted(publication(directory, listing_of({entry("a", type | 0755)})));
+        expect_accepted(publication(batch, listing_of({entry("a", type | 0755)})));
     }
     for (const std::uint32_t type : {0U, 0030000U, 0170000U}) {
-        expect_corrupt(directory, listing_of({entry("a", type | 0755)}));
+        expect_corrupt(batch, listing_of({entry("a", type | 0755)}));
         expect_accepted(publication({ObjectKind::names, "/lus/sw"},
                                     listing_of({entry("a", type | 0755)}, Listing::Detail::names_only)));
     }
     for (Timestamp Attributes::*time : {&Attributes::accessed, &Attributes::modified, &Attributes::changed}) {
         auto odd = entry("a");
         (odd.attributes.*time) = {.seconds = INT64_MIN, .nanoseconds = 999'999'999};
-        expect_accepted(publication(directory, listing_of({odd})));
+        expect_accepted(publication(batch, listing_of({odd})));
         (odd.attributes.*time).nanoseconds = 1'000'000'000;
-        expect_corrupt(directory, listing_of({odd}));
+        expect_corrupt(batch, listing_of({odd}));
     }
     auto large = entry("a");
     large.attributes.size = INT64_MAX;
-    expect_accepted(publication(directory, listing_of({large})));
+    expect_accepted(publication(batch, listing_of({large})));
     ++large.attributes.size;
-    expect_corrupt(directory, listing_of({large}));
+    expect_corrupt(batch, listing_of({large}));
 }
 
 TEST(Verify, TargetsAreThoseOfLinks) {
-    expect_accepted(publication(directory, listing_of({entry("a", S_IFLNK | 0777, "../../outside")})));
-    expect_accepted(publication(directory, listing_of({entry("a", S_IFLNK | 0777)})));
-    expect_accepted(publication(directory, listing_of({entry("a", S_IFLNK, std::string(4095, 'x'))})));
-    expect_corrupt(directory, listing_of({entry("a", S_IFREG, "x")}));
-    expect_corrupt(directory, listing_of({entry("a", S_IFLNK, std::string(4096, 'x'))}));
-    expect_corrupt(directory, listing_of({entry("a", S_IFLNK, std::string("x\0y", 3))}));
+    expect_accepted(publication(batch, listing_of({entry("a", S_IFLNK | 0777, "../../outside")})));
+    expect_accepted(publication(batch, listing_of({entry("a", S_IFLNK | 0777)})));
+    expect_accepted(publication(batch, listing_of({entry("a", S_IFLNK, std::string(4095, 'x'))})));
+    expect_corrupt(batch, listing_of({entry("a", S_IFREG, "x")}));
+    expect_corrupt(batch, listing_of({entry("a", S_IFLNK, std::string(4096, 'x'))}));
+    expect_corrupt(batch, listing_of({entry("a", S_IFLNK, std::string("x\0y", 3))}));
 }
 
 TEST(Verify, ExtendedAttributesAreThoseOfAFilesystem) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/path.hpp"
+#include "tests/support/directory_object.hpp"
 
 namespace copper {
 namespace {
@@ -23,21 +24,21 @@ class Walking : public testing::Test {
                 add_directories(join_path(directory, name), count, levels - 1);
             }
         }
-        tree[directory] = make_object(Listing(std::move(entries), Listing::Detail::attributes));
+        tree[directory] = make_object(test::directory_of(std::move(entries)));
     }
-    ObjectPtr listing_of(const std::string& directory) const {
+    ObjectPtr object_of(const std::string& directory) const {
         const auto found = tree.find(directory);
-        return found != tree.end() ? found->second : make_object(Listing({}, Listing::Detail::attributes));
+        return found != tree.end() ? found->second : make_object(Directory());
     }
 
     // All that is in flight arrives, and what that makes the walk fetch stays in flight.
     void round_trip() {
         ++round_trips;
         for (const auto& path : std::exchange(in_flight, {})) {
-            cache.deliver({.kind = ObjectKind::directory, .path = path}, listing_of(path));
+            cache.deliver({.kind = ObjectKind::directory, .path = path}, object_of(path));
         }
     }
-    // A program lists it: it waits until the Listing is there.
+    // A program lists it: it waits until the names are there.
     ObjectPtr list(const std::string& directory) {
         ObjectPtr object;
         cache.get({.kind = ObjectKind::directory, .path = directory},
@@ -52,8 +53,9 @@ class Walking : public testing::Test {
     void walk_below(const std::string& directory) {
         const ObjectPtr object = list(directory);
         ++listed;
-        for (std::size_t i = 0; i < object->listing()->size(); ++i) {
-            walk_below(join_path(directory, object->listing()->at(i).name));
+        const Listing& names = object->directory()->names;
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            walk_below(join_path(directory, names.at(i).name));
         }
     }
 
@@ -70,7 +72,7 @@ class Walking : public testing::Test {
 };
 
 TEST_F(Walking, OneListingOfAWideDirectoryFetchesNothingAhead) {
-    add_directories("/wide", 65'536, 1);
+    add_directories("/wide", piece_entries, 1);
     add_directories("/warm", 50, 1);
     walk_below("/warm");  // ends as a walk
     const std::size_t before = fetched;
@@ -80,6 +82,19 @@ TEST_F(Walking, OneListingOfAWideDirectoryFetchesNothingAhead) {
         list("/wide");
     }
     EXPECT_EQ(fetched - before, 1U);
+}
+
+// Its names come in pieces, for a program that has much to do with them.
+TEST_F(Walking, AHugeDirectoryFetchesNothingAhead) {
+    Directory huge;
+    huge.entries = 3 * piece_entries;
+    huge.first_names = {"a", "b", "c"};
+    tree["/t"] = make_object(huge);
+    for (int i = 0; i < 20; ++i) {
+        list("/t");
+        round_trip();
+    }
+    EXPECT_EQ(fetched, 1U);
 }
 
 TEST_F(Walking, ListingsHereAndThereFetchNothingAhead) {

@@ -15,6 +15,7 @@
 
 #include "base/path.hpp"
 #include "cache/codec.hpp"
+#include "tests/support/directory_object.hpp"
 
 namespace copper {
 namespace {
@@ -56,6 +57,28 @@ ObjectPtr some_listing() {
                        {.name = "omega", .target = "", .attributes = attributes(3)}});
 }
 
+// With all its names.
+ObjectPtr some_directory() {
+    return make_object(test::directory_of(
+        {{.name = "alpha", .target = "", .attributes = {.inode = 1, .mode = 0100000}},
+         {.name = any_bytes, .target = "", .attributes = {.inode = ~0ULL, .mode = 0120000}},
+         {.name = "omega", .target = "", .attributes = {.inode = 3, .mode = 0040000}}},
+        1ULL << 63U, 1500us));
+}
+
+// With the first names of its pieces alone.
+ObjectPtr huge_directory() {
+    Directory directory;
+    directory.version = 1ULL << 63U;
+    directory.entries = 12345678;
+    directory.operation_time = std::chrono::microseconds(std::numeric_limits<std::uint32_t>::max());
+    for (int i = 0; i < 4000; ++i) {
+        const std::string number = std::to_string(10000 + i);
+        directory.first_names.push_back(number + std::string(i % 2 == 0 ? 250 : 0, '\xff'));
+    }
+    return make_object(directory);
+}
+
 ObjectPtr extent_of(std::size_t bytes) {
     std::vector<std::byte> data(bytes);
     for (std::size_t i = 0; i < bytes; ++i) {
@@ -83,7 +106,7 @@ Publication publication_of(ObjectKey key, ObjectPtr object) {
 }
 
 Publication small_publication() {
-    return publication_of({ObjectKind::directory, "/app/lib"}, some_listing());
+    return publication_of({ObjectKind::batch, "/app/lib", 3, 7}, some_listing());
 }
 
 std::vector<News> most_news() {
@@ -142,18 +165,24 @@ Frame vouch_for(const Frame& frame, const std::vector<std::byte>& body) {
 }
 
 // Touches all that a decoded message refers to, for the sanitizers.
+std::size_t use(const Listing& listing) {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < listing.size(); ++i) {
+        sum += listing.at(i).name.size() + listing.at(i).target.size() + listing.at(i).attributes.mode;
+    }
+    return sum;
+}
+
 std::size_t use(const Message& message) {
     std::size_t sum = 0;
     if (const auto* publication = std::get_if<Publication>(&message)) {
         sum += publication->key.path.size() + publication->object->bytes();
         if (const Listing* listing = publication->object->listing()) {
-            for (std::size_t i = 0; i < listing->size(); ++i) {
-                sum += listing->at(i).name.size() + listing->at(i).target.size() +
-                       listing->at(i).attributes.mode;
-            }
+            sum += use(*listing);
         }
-        if (const Directory* index = publication->object->directory()) {
-            for (const std::string& name : index->first_names) {
+        if (const Directory* directory = publication->object->directory()) {
+            sum += use(directory->names);
+            for (const std::string& name : directory->first_names) {
                 sum += name.size();
             }
         }
@@ -255,7 +284,7 @@ TEST(WireRoundTrip, TheLongestPathFitsIntoAHeader) {
     }
     path += '/' + std::string(path_bytes_max - path.size() - 2, 'y');
     ASSERT_EQ(path.size(), path_bytes_max - 1);
-    const Frame frame = encode(publication_of({ObjectKind::directory, path}, some_listing()));
+    const Frame frame = encode(publication_of({ObjectKind::directory, path}, some_directory()));
     EXPECT_LE(frame.header.size, header_bytes_max);
     EXPECT_TRUE(decode(frame));
 }
@@ -307,8 +336,8 @@ TEST(WireRoundTrip, Listings) {
         listing_of({}), some_listing(), listing_of(many), listing_of(many, Listing::Detail::names_only),
         listing_of({{.name = std::string(255, '\xff'), .target = "", .attributes = {}}})};
     for (const ObjectPtr& object : objects) {
-        for (const ObjectKind kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry}) {
-            const std::uint32_t index = kind == ObjectKind::batch ? 3 : 0;
+        for (const ObjectKind kind : {ObjectKind::names, ObjectKind::batch, ObjectKind::entry}) {
+            const std::uint32_t index = kind == ObjectKind::entry ? 0 : 3;
             const Publication result = round_trip(publication_of({kind, "/", index}, object));
             ASSERT_NE(result.object->listing(), nullptr);
             expect_equal(*result.object->listing(), *object->listing());
@@ -316,23 +345,47 @@ TEST(WireRoundTrip, Listings) {
     }
 }
 
-TEST(WireRoundTrip, HugeDirectories) {
-    Directory index{.version = 1ULL << 63U, .entries = 12345678, .first_names = {}};
-    for (int i = 0; i < 4000; ++i) {
-        const std::string number = std::to_string(10000 + i);
-        index.first_names.push_back(number + std::string(i % 2 == 0 ? 250 : 0, '\xff'));
+void expect_equal(const Directory& a, const Directory& b) {
+    EXPECT_EQ(a.version, b.version);
+    EXPECT_EQ(a.entries, b.entries);
+    EXPECT_EQ(a.first_names, b.first_names);
+    EXPECT_EQ(a.operation_time, b.operation_time);
+    expect_equal(a.names, b.names);
+}
+
+TEST(WireRoundTrip, Directories) {
+    std::vector<Listing::NewEntry> many;
+    for (std::size_t i = 0; i < piece_entries; ++i) {
+        many.push_back({.name = "name" + std::to_string(i), .target = "", .attributes = {.inode = i}});
     }
-    const ObjectPtr object = make_object(index);
-    ASSERT_LE(object->bytes(), 2 * object_bytes_max);
-    EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, object)).body.size, object->bytes());
-    for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/app"},
-                                 ObjectKey{ObjectKind::names, "/app", 0xffffffff, 1ULL << 63U}}) {
-        const Publication result = round_trip(publication_of(key, object));
+    for (const ObjectPtr& object : {make_object(Directory()), some_directory(),
+                                    make_object(test::directory_of(many)), huge_directory()}) {
+        EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, object)).body.size, object->bytes());
+        for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/app"},
+                                     ObjectKey{ObjectKind::names, "/app", 0xffffffff, 1ULL << 63U}}) {
+            const Publication result = round_trip(publication_of(key, object));
+            ASSERT_NE(result.object->directory(), nullptr);
+            expect_equal(*result.object->directory(), *object->directory());
+        }
+    }
+}
+
+// What is longer than any operation takes is told as the longest.
+TEST(WireRoundTrip, TheTimeOfAnOperation) {
+    constexpr std::int64_t longest = std::numeric_limits<std::uint32_t>::max();
+    for (const auto& [time, told] : {std::pair{-1us, 0us},
+                                     {std::chrono::microseconds::min(), 0us},
+                                     {longest * 1us, longest * 1us},
+                                     {(longest + 1) * 1us, longest * 1us},
+                                     {std::chrono::microseconds::max(), longest * 1us}}) {
+        const Publication result = round_trip(
+            publication_of({ObjectKind::directory, "/"}, make_object(test::directory_of({}, 1, time))));
         ASSERT_NE(result.object->directory(), nullptr);
-        EXPECT_EQ(result.object->directory()->version, index.version);
-        EXPECT_EQ(result.object->directory()->entries, index.entries);
-        EXPECT_EQ(result.object->directory()->first_names, index.first_names);
+        EXPECT_EQ(result.object->directory()->operation_time, told);
     }
+}
+
+TEST(WireRoundTrip, PiecesOfNames) {
     std::vector<Listing::NewEntry> names;
     for (std::size_t i = 0; i < piece_entries; ++i) {
         const std::string number = std::to_string(10000 + i);
@@ -389,14 +442,12 @@ TEST(WireRoundTrip, Xattrs) {
 }
 
 XattrBatch some_xattr_batch() {
-    return {.names = 0x123456789abcdef0,
-            .entries = {
+    return {.entries = {
                 {"a", Xattrs{{"user.a", "1"}, {"user.b", any_bytes}}}, {"b", std::nullopt}, {"c", Xattrs{}}}};
 }
 
 TEST(WireRoundTrip, XattrBatches) {
-    for (const XattrBatch& batch :
-         {XattrBatch{}, XattrBatch{.names = 1, .entries = {}}, some_xattr_batch()}) {
+    for (const XattrBatch& batch : {XattrBatch{}, some_xattr_batch()}) {
         const Publication result =
             round_trip(publication_of({ObjectKind::xattr_batch, "/app", 7}, make_object(batch)));
         ASSERT_NE(result.object->xattr_batch(), nullptr);
@@ -405,8 +456,9 @@ TEST(WireRoundTrip, XattrBatches) {
 }
 
 TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
-    for (const ObjectKind kind : {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry,
-                                  ObjectKind::extent, ObjectKind::xattrs, ObjectKind::xattr_batch}) {
+    for (const ObjectKind kind :
+         {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs,
+          ObjectKind::names, ObjectKind::xattr_batch}) {
         for (const std::optional<std::chrono::milliseconds> lifetime :
              {std::optional<std::chrono::milliseconds>(), std::optional(0ms), std::optional(1000ms)}) {
             const auto error = make_object(std::error_code(EACCES, std::generic_category()), lifetime);
@@ -414,8 +466,7 @@ TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
             EXPECT_EQ(result.object->error(), std::errc::permission_denied);
         }
     }
-    round_trip(publication_of({ObjectKind::directory, "/app"},
-                              make_object(Listing({}, Listing::Detail::attributes), 0ms)));
+    round_trip(publication_of({ObjectKind::directory, "/app"}, make_object(Directory(), 0ms)));
 }
 
 // The lane follows from the size in memory: nothing may be larger on the wire, or the fabric would not take
@@ -427,7 +478,19 @@ TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
     XattrBatch batch;
     for (int i = 0; i < 700; ++i) {
         const ObjectPtr listing = listing_of(entries);
-        EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, listing)).body.size, listing->bytes());
+        EXPECT_LE(encode(publication_of({ObjectKind::batch, "/"}, listing)).body.size, listing->bytes());
+        const ObjectPtr names = listing_of(entries, Listing::Detail::names_only);
+        EXPECT_LE(encode(publication_of({ObjectKind::names, "/"}, names)).body.size, names->bytes());
+        const ObjectPtr directory = make_object(test::directory_of(entries));
+        EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, directory)).body.size,
+                  directory->bytes());
+        Directory huge;
+        huge.entries = piece_entries * entries.size();
+        while (huge.first_names.size() < entries.size()) {
+            huge.first_names.push_back(std::to_string(1000 + huge.first_names.size()));
+        }
+        const ObjectPtr pieces = make_object(huge);
+        EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, pieces)).body.size, pieces->bytes());
         const ObjectPtr pairs = make_object(xattrs);
         EXPECT_LE(encode(publication_of({ObjectKind::xattrs, "/"}, pairs)).body.size, pairs->bytes());
         const ObjectPtr batch_of_marks = make_object(marks);
@@ -563,10 +626,17 @@ void expect_sound(const std::vector<News>& news) {
     }
 }
 
+// A version and an index are for what has them.
+bool has_parts(ObjectKind kind) {
+    return kind == ObjectKind::extent || kind == ObjectKind::names || kind == ObjectKind::batch ||
+           kind == ObjectKind::xattr_batch;
+}
+
 // Every value in every byte of the header, vouched for: nothing crashes, and what is accepted is usable.
 TEST(WireNonsense, EveryByteOfAHeader) {
     for (const Message& message :
          {Message(small_publication()), Message(publication_of({ObjectKind::extent, "/a", 1}, extent_of(10))),
+          Message(publication_of({ObjectKind::directory, "/a"}, some_directory())),
           Message(Interest{.key = {ObjectKind::directory, "/a"},
           .seen = {1, 2},
           .attempt = 3,
@@ -602,7 +672,7 @@ TEST(WireNonsense, EveryByteOfAHeader) {
                 if (const auto* publication = std::get_if<Publication>(&*decoded)) {
                     ASSERT_TRUE(is_normalised_path(publication->key.path));
                     ASSERT_LE(publication->key.kind, last_shared_object_kind);
-                    ASSERT_TRUE(publication->key.version == 0 || publication->key.kind == ObjectKind::extent);
+                    ASSERT_TRUE(publication->key.version == 0 || has_parts(publication->key.kind));
                     ASSERT_LE(publication->spread, Publication::Spread::asked);
                 }
             }
@@ -618,7 +688,12 @@ TEST(WireNonsense, EveryByteOfABody) {
     const Frame answer = encode(Answer{.id = 1, .origin = {}, .parts = {{Rank{1}, "text"}, {Rank{2}, ""}}});
     const Frame batch =
         encode(publication_of({ObjectKind::xattr_batch, "/app"}, make_object(some_xattr_batch())));
-    for (const Frame& frame : {listing, xattrs, batch, answer}) {
+    const Frame directory = encode(publication_of({ObjectKind::directory, "/app"}, some_directory()));
+    Directory of_pieces;
+    of_pieces.entries = 3 * piece_entries;
+    of_pieces.first_names = {"a", "bc", "d"};
+    const Frame huge = encode(publication_of({ObjectKind::directory, "/app"}, make_object(of_pieces)));
+    for (const Frame& frame : {listing, directory, huge, xattrs, batch, answer}) {
         auto body = copy_of(frame.body);
         for (std::byte& b : body) {
             const std::byte before = b;
@@ -645,7 +720,7 @@ TEST(WireNonsense, Paths) {
     for (const char* path : {"", "relative", "app/lib", "/app/", "//app", "/app//lib", "/..", "/app/..",
                              "/app/../etc", "/./app", "/app/."}) {
         expect_refused(Interest{.key = {ObjectKind::directory, path}}, path);
-        expect_refused(publication_of({ObjectKind::directory, path}, some_listing()), path);
+        expect_refused(publication_of({ObjectKind::directory, path}, some_directory()), path);
     }
     expect_refused(Interest{.key = {ObjectKind::directory, std::string("/a\0b", 4)}}, "a NUL");
     expect_refused(Interest{.key = {ObjectKind::directory, '/' + std::string(256, 'x')}}, "a name too long");
@@ -659,13 +734,17 @@ TEST(WireNonsense, Paths) {
 TEST(WireNonsense, Names) {
     for (const std::string& name : {std::string(""), std::string("."), std::string(".."), std::string("a/b"),
                                     std::string("/"), std::string("a\0b", 3), std::string(256, 'x')}) {
-        expect_refused(publication_of({ObjectKind::directory, "/app"},
-                                      listing_of({{.name = name, .target = "", .attributes = {}}})),
+        const std::vector<Listing::NewEntry> odd = {{.name = name, .target = "", .attributes = {}}};
+        expect_refused(publication_of({ObjectKind::batch, "/app"}, listing_of(odd)), name);
+        expect_refused(
+            publication_of({ObjectKind::names, "/app"}, listing_of(odd, Listing::Detail::names_only)), name);
+        expect_refused(publication_of({ObjectKind::directory, "/app"}, make_object(test::directory_of(odd))),
                        name);
     }
-    expect_refused(publication_of({ObjectKind::directory, "/app"},
-                                  listing_of({{.name = "a", .target = "", .attributes = {}},
-                                              {.name = "a", .target = "", .attributes = {}}})),
+    const std::vector<Listing::NewEntry> twice = {{.name = "a", .target = "", .attributes = {}},
+                                                  {.name = "a", .target = "", .attributes = {}}};
+    expect_refused(publication_of({ObjectKind::batch, "/app"}, listing_of(twice)), "a name twice");
+    expect_refused(publication_of({ObjectKind::directory, "/app"}, make_object(test::directory_of(twice))),
                    "a name twice");
 }
 
@@ -679,9 +758,9 @@ std::size_t place_of(const std::vector<std::byte>& body, std::string_view text) 
 }
 
 TEST(WireNonsense, NamesOutOfOrder) {
-    const Publication publication = publication_of(
-        {ObjectKind::directory, "/app"}, listing_of({{.name = "aaaa", .target = "", .attributes = {}},
-                                                     {.name = "bbbb", .target = "", .attributes = {}}}));
+    const std::vector<Listing::NewEntry> two = {{.name = "aaaa", .target = "", .attributes = {}},
+                                                {.name = "bbbb", .target = "", .attributes = {}}};
+    const Publication publication = publication_of({ObjectKind::batch, "/app"}, listing_of(two));
     const Frame frame = encode(publication);
     auto body = copy_of(frame.body);
     const std::size_t place = place_of(body, "aaaabbbb");
@@ -693,11 +772,11 @@ TEST(WireNonsense, NamesOutOfOrder) {
         ASSERT_FALSE(refused) << names;
         expect_damaged(refused.error(), publication);
     }
-    for (const ObjectPtr& object :
-         {make_object(Directory{.version = 1, .entries = 2, .first_names = {"aaaa", "bbbb"}}),
-          listing_of({{.name = "aaaa", .target = "", .attributes = {}},
-                      {.name = "bbbb", .target = "", .attributes = {}}},
-                     Listing::Detail::names_only)}) {
+    Directory of_pieces;
+    of_pieces.entries = 2 * piece_entries;
+    of_pieces.first_names = {"aaaa", "bbbb"};
+    for (const ObjectPtr& object : {make_object(of_pieces), make_object(test::directory_of(two)),
+                                    listing_of(two, Listing::Detail::names_only)}) {
         const Frame huge = encode(publication_of({ObjectKind::names, "/app"}, object));
         auto damaged = copy_of(huge.body);
         const std::size_t at = place_of(damaged, "aaaabbbb");
@@ -710,9 +789,47 @@ TEST(WireNonsense, NamesOutOfOrder) {
     }
 }
 
+// Whoever has a directory's object takes it to have all its names, or to have pieces.
+TEST(WireNonsense, DirectoriesThatDoNotCountTheirNames) {
+    const Publication publication = publication_of({ObjectKind::directory, "/app"}, some_directory());
+    const Frame frame = encode(publication);
+    const auto body = copy_of(frame.body);
+    const std::uint64_t entries = publication.object->directory()->entries;
+    std::size_t places = 0;
+    for (std::size_t i = 0; i + sizeof entries <= body.size(); i += sizeof(std::uint32_t)) {
+        if (std::memcmp(body.data() + i, &entries, sizeof entries) != 0) {
+            continue;
+        }
+        for (const std::uint64_t claimed : {entries - 1, entries + 1, 3 * std::uint64_t{piece_entries}}) {
+            auto damaged = body;
+            std::memcpy(damaged.data() + i, &claimed, sizeof claimed);
+            const auto decoded = decode(vouch_for(frame, damaged));
+            places += decoded ? 0U : 1U;
+        }
+    }
+    EXPECT_GE(places, 3U);
+    Directory nothing;
+    nothing.version = 5;
+    nothing.entries = 1;  // so that it is written as one of pieces
+    nothing.first_names = {"a"};
+    const Frame pieces = encode(publication_of({ObjectKind::directory, "/app"}, make_object(nothing)));
+    EXPECT_TRUE(decode(pieces));
+    auto damaged = copy_of(pieces.body);
+    std::size_t emptied = 0;
+    const std::uint64_t one = 1;
+    for (std::size_t i = 0; i + sizeof one <= damaged.size(); i += sizeof(std::uint32_t)) {
+        if (std::memcmp(damaged.data() + i, &one, sizeof one) == 0) {
+            auto empty = damaged;
+            std::memset(empty.data() + i, 0, sizeof one);
+            emptied += decode(vouch_for(pieces, empty)) ? 0U : 1U;
+        }
+    }
+    EXPECT_GE(emptied, 1U) << "first names of nothing";
+}
+
 TEST(WireNonsense, SlotsThatClaimMoreTextThanThereIs) {
     const Frame frame =
-        encode(publication_of({ObjectKind::directory, "/app"},
+        encode(publication_of({ObjectKind::batch, "/app"},
                               listing_of({{.name = "abcd", .target = "", .attributes = attributes(1)}})));
     const auto body = copy_of(frame.body);
     // A slot ends with the sizes of its name (4) and its target (0).
@@ -825,11 +942,12 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
     const ObjectPtr batch = make_object(XattrBatch{});
     expect_refused(publication_of({ObjectKind::xattrs, "/a"}, batch), "a batch");
     expect_refused(publication_of({ObjectKind::xattr_batch, "/a"}, xattrs), "xattrs");
-    const ObjectPtr index = make_object(Directory{.version = 1, .entries = 1, .first_names = {"a"}});
-    for (const ObjectKind kind :
-         {ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs}) {
-        expect_refused(publication_of({kind, "/a"}, index), "an index");
+    for (const ObjectKind kind : {ObjectKind::batch, ObjectKind::entry, ObjectKind::extent,
+                                  ObjectKind::xattrs, ObjectKind::xattr_batch}) {
+        expect_refused(publication_of({kind, "/a"}, some_directory()), "a directory");
+        expect_refused(publication_of({kind, "/a"}, huge_directory()), "a directory");
     }
+    expect_refused(publication_of({ObjectKind::directory, "/a"}, listing), "a listing");
     for (const ObjectKind kind :
          {ObjectKind::directory, ObjectKind::names, ObjectKind::batch, ObjectKind::entry}) {
         expect_refused(publication_of({kind, "/a"}, extent), "an extent");
@@ -877,7 +995,7 @@ TEST(WireNonsense, FindingsThatCannotBe) {
 TEST(WireNonsense, XattrBatchesThatNoDirectoryHas) {
     const auto refuse = [](std::vector<XattrBatch::Entry> entries, std::string_view what) {
         expect_refused(publication_of({ObjectKind::xattr_batch, "/a"},
-                                      make_object(XattrBatch{.names = 1, .entries = std::move(entries)})),
+                                      make_object(XattrBatch{.entries = std::move(entries)})),
                        what);
     };
     refuse({{"b", Xattrs{}}, {"a", Xattrs{}}}, "names out of order");
@@ -908,8 +1026,7 @@ TEST(WireNonsense, ErrorNumbers) {
 // What is added to a clock must not overflow it.
 TEST(WireNonsense, Durations) {
     constexpr auto longest = std::chrono::milliseconds::max();
-    expect_refused(publication_of({ObjectKind::directory, "/a"},
-                                  make_object(Listing({}, Listing::Detail::attributes), longest)),
+    expect_refused(publication_of({ObjectKind::directory, "/a"}, make_object(Directory(), longest)),
                    "a lifetime");
     for (const auto spent : {longest, std::chrono::milliseconds(-1)}) {
         expect_refused(Working{.key = {ObjectKind::directory, "/a"}, .spent = spent}, "time spent");

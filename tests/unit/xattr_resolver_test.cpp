@@ -6,23 +6,33 @@
 #include <map>
 #include <vector>
 
+#include "tests/support/directory_object.hpp"
+
 namespace copper {
 namespace {
 
-// A cache over objects in a map; what is not there is absent (ENOENT).
+// A cache over objects in a map; what is not there is absent (ENOENT). The filesystem does not answer at
+// once.
 class XattrsResolved : public testing::Test {
   protected:
+    static constexpr std::uint64_t version = 7;
+
     XattrsResolved() {
+        put_directory(test::slowly);
+        for (std::size_t i = 0; i < 2; ++i) {
+            objects[batch(i)] = make_object(XattrBatch());
+        }
+    }
+    void put_directory(std::chrono::microseconds operation_time) {
         std::vector<Listing::NewEntry> entries;
         for (int i = 0; i < 1000; ++i) {
             entries.push_back({name(i), "", {.inode = 1, .mode = S_IFREG | 0644}});
         }
-        const Listing listing(entries, Listing::Detail::attributes);
-        objects[{.kind = ObjectKind::directory, .path = "/t/d"}] = make_object(listing);
-        for (std::uint32_t batch = 0; batch < 2; ++batch) {
-            objects[{.kind = ObjectKind::xattr_batch, .path = "/t/d", .index = batch}] =
-                make_object(XattrBatch{.names = names_hash(listing, batch), .entries = {}});
-        }
+        objects[{.kind = ObjectKind::directory, .path = "/t/d"}] =
+            make_object(test::directory_of(entries, version, operation_time));
+    }
+    static ObjectKey batch(std::size_t number) {
+        return {ObjectKind::xattr_batch, "/t/d", static_cast<std::uint32_t>(number), version};
     }
     static std::string name(int i) { return "f" + std::to_string(1000 + i); }
     static std::string path(int i) { return "/t/d/" + name(i); }
@@ -51,119 +61,148 @@ class XattrsResolved : public testing::Test {
 };
 
 TEST_F(XattrsResolved, ManyNamesTakeFewObjects) {
-    put_alone(path(0), "first");
-    EXPECT_EQ(value_of(path(0)), "first");
-    for (int i = 1; i < 1000; ++i) {
+    constexpr int few = static_cast<int>(BatchEvidence::in_a_row);
+    for (int i = 0; i < few; ++i) {
+        put_alone(path(i), std::to_string(i));
+        EXPECT_EQ(value_of(path(i)), std::to_string(i));
+    }
+    for (int i = few; i < 1000; ++i) {
         EXPECT_EQ(value_of(path(i)), "-");
     }
-    EXPECT_EQ(fetched[ObjectKind::xattrs], 1);
+    EXPECT_EQ(fetched[ObjectKind::xattrs], few);
     EXPECT_EQ(fetched[ObjectKind::xattr_batch], 2);
     EXPECT_EQ(fetched[ObjectKind::directory], 1);
 }
 
+TEST_F(XattrsResolved, WhereTheFilesystemAnswersAtOnceABatchIsAskedForAtOnce) {
+    put_directory(test::at_once);
+    EXPECT_EQ(value_of(path(700)), "-");
+    EXPECT_EQ(value_of(path(5)), "-");
+    EXPECT_EQ(fetched[ObjectKind::xattrs], 0);
+    EXPECT_EQ(fetched[ObjectKind::xattr_batch], 2);
+}
+
 TEST_F(XattrsResolved, OneNameIsAskedForAlone) {
     put_alone(path(0), "first");
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 50; ++i) {
         EXPECT_EQ(value_of(path(0)), "first");
+    }
+    EXPECT_EQ(fetched[ObjectKind::xattrs], 1);
+    EXPECT_EQ(fetched[ObjectKind::xattr_batch], 0);
+}
+
+TEST_F(XattrsResolved, NamesHereAndThereAreAskedForAlone) {
+    for (const int i : {500, 20, 900, 40, 300, 10, 700, 60, 800, 100, 400, 200}) {
+        put_alone(path(i), "alone");
+        EXPECT_EQ(value_of(path(i)), "alone");
     }
     EXPECT_EQ(fetched[ObjectKind::xattr_batch], 0);
 }
 
 TEST_F(XattrsResolved, WhatABatchDoesNotTellIsAskedForAlone) {
+    put_directory(test::at_once);
     put_alone(path(5), "large");
-    XattrBatch batch = *objects[{.kind = ObjectKind::xattr_batch, .path = "/t/d"}]->xattr_batch();
-    batch.entries = {{name(3), Xattrs{{"user.a", "small"}}}, {name(5), std::nullopt}};
-    objects[{.kind = ObjectKind::xattr_batch, .path = "/t/d"}] = make_object(batch);
-    value_of(path(0));
+    objects[batch(0)] =
+        make_object(XattrBatch{.entries = {{name(3), Xattrs{{"user.a", "small"}}}, {name(5), std::nullopt}}});
     EXPECT_EQ(value_of(path(3)), "small");
     EXPECT_EQ(value_of(path(4)), "-");
     EXPECT_EQ(value_of(path(5)), "large");
 }
 
-// The reader's Listing is another one than this node's.
-TEST_F(XattrsResolved, ABatchOfOtherNamesTellsNothing) {
+// The reader has other names than this node, or trouble.
+TEST_F(XattrsResolved, WithoutABatchEachIsAskedForAlone) {
+    put_directory(test::at_once);
     put_alone(path(4), "4");
-    objects[{.kind = ObjectKind::xattr_batch, .path = "/t/d"}] =
-        make_object(XattrBatch{.names = 1, .entries = {{name(4), Xattrs()}}});
-    value_of(path(0));
-    EXPECT_EQ(value_of(path(4)), "4");
-    objects[{.kind = ObjectKind::xattr_batch, .path = "/t/d", .index = 1}] = make_error(EIO);
     put_alone(path(600), "600");
+    objects[batch(0)] = make_error(EAGAIN);
+    objects[batch(1)] = make_error(EIO);
+    EXPECT_EQ(value_of(path(4)), "4");
     EXPECT_EQ(value_of(path(600)), "600");
 }
 
 TEST_F(XattrsResolved, TwoDirectoriesByTurns) {
-    const Listing other({{"a", "", {.inode = 1, .mode = S_IFREG}}, {"b", "", {.inode = 2, .mode = S_IFREG}}},
-                        Listing::Detail::attributes);
-    objects[{.kind = ObjectKind::directory, .path = "/t/e"}] = make_object(other);
-    objects[{.kind = ObjectKind::xattr_batch, .path = "/t/e"}] = make_object(
-        XattrBatch{.names = names_hash(other, 0), .entries = {{"b", Xattrs{{"user.a", "of b"}}}}});
-    value_of(path(0));
-    value_of("/t/e/a");
-    for (int i = 1; i < 5; ++i) {
-        EXPECT_EQ(value_of(path(i)), "-");
-        EXPECT_EQ(value_of("/t/e/b"), "of b");
+    std::vector<Listing::NewEntry> entries;
+    for (int i = 0; i < 100; ++i) {
+        entries.push_back({name(i), "", {.inode = 1, .mode = S_IFREG}});
     }
-    EXPECT_EQ(fetched[ObjectKind::xattrs], 2) << "the first name of each";
+    objects[{.kind = ObjectKind::directory, .path = "/t/e"}] =
+        make_object(test::directory_of(entries, 8, test::slowly));
+    objects[{.kind = ObjectKind::xattr_batch, .path = "/t/e", .version = 8}] =
+        make_object(XattrBatch{.entries = {{name(60), Xattrs{{"user.a", "of e"}}}}});
+    constexpr int few = static_cast<int>(BatchEvidence::in_a_row);
+    for (int i = 0; i < 100; ++i) {
+        const std::string other = "/t/e/" + name(i);
+        if (i < few) {
+            put_alone(path(i), "alone");
+            put_alone(other, "alone too");
+        }
+        EXPECT_EQ(value_of(path(i)), i < few ? "alone" : "-");
+        EXPECT_EQ(value_of(other), i < few ? "alone too" : i == 60 ? "of e" : "-");
+    }
+    EXPECT_EQ(fetched[ObjectKind::xattrs], 2 * few) << "the first names of each";
+    EXPECT_EQ(fetched[ObjectKind::xattr_batch], 2);
 }
 
 class XattrsOfHugeDirectory : public XattrsResolved {
   protected:
-    static constexpr std::uint64_t version = 7;
     static constexpr int entries = piece_entries + 600;
 
     XattrsOfHugeDirectory() {
-        Directory index{.version = version, .entries = entries, .first_names = {}};
+        Directory directory;
+        directory.version = version;
+        directory.entries = entries;
+        directory.operation_time = test::slowly;
         for (int begin = 0; begin < entries; begin += static_cast<int>(piece_entries)) {
             std::vector<Listing::NewEntry> names;
             for (int i = begin; i < std::min(begin + static_cast<int>(piece_entries), entries); ++i) {
                 names.push_back({name(i), "", {.inode = 1, .mode = S_IFREG}});
             }
-            objects[piece(index.first_names.size())] =
+            objects[piece(directory.first_names.size())] =
                 make_object(Listing(names, Listing::Detail::names_only));
-            index.first_names.push_back(name(begin));
+            directory.first_names.push_back(name(begin));
         }
-        objects[{.kind = ObjectKind::directory, .path = "/t/d"}] = make_object(index);
+        objects[{.kind = ObjectKind::directory, .path = "/t/d"}] = make_object(directory);
         for (std::size_t i = 0; i * batch_entries < entries; ++i) {
-            objects[batch(i)] = make_object(XattrBatch{.names = version, .entries = {}});
+            objects[batch(i)] = make_object(XattrBatch());
         }
     }
-    static ObjectKey piece(std::size_t index) {
-        return {ObjectKind::names, "/t/d", static_cast<std::uint32_t>(index), version};
-    }
-    static ObjectKey batch(std::size_t index) {
-        return {ObjectKind::xattr_batch, "/t/d", static_cast<std::uint32_t>(index), version};
+    static ObjectKey piece(std::size_t number) {
+        return {ObjectKind::names, "/t/d", static_cast<std::uint32_t>(number), version};
     }
 };
 
-TEST_F(XattrsOfHugeDirectory, ThePositionInTheIndexTellsTheBatch) {
+TEST_F(XattrsOfHugeDirectory, ThePositionAmongItsNamesTellsTheBatch) {
+    constexpr int few = static_cast<int>(BatchEvidence::in_a_row);
     const int at = piece_entries + batch_entries + 3;
     objects[batch(at / batch_entries)] =
-        make_object(XattrBatch{.names = version, .entries = {{name(at), Xattrs{{"user.a", "far"}}}}});
-    put_alone(path(0), "first");
-    EXPECT_EQ(value_of(path(0)), "first");
-    EXPECT_EQ(value_of(path(at)), "far");
-    for (int i = 1; i < entries; ++i) {
-        EXPECT_EQ(value_of(path(i)), i == at ? "far" : "-");
+        make_object(XattrBatch{.entries = {{name(at), Xattrs{{"user.a", "far"}}}}});
+    for (int i = 0; i < few; ++i) {
+        put_alone(path(i), "alone");
     }
-    EXPECT_EQ(fetched[ObjectKind::xattrs], 1);
+    for (int i = 0; i < entries; ++i) {
+        ASSERT_EQ(value_of(path(i)), i < few ? "alone" : i == at ? "far" : "-") << i;
+    }
+    EXPECT_EQ(fetched[ObjectKind::xattrs], few);
     EXPECT_EQ(fetched[ObjectKind::xattr_batch], (entries + 511) / 512);
     EXPECT_EQ(fetched[ObjectKind::names], 2);
 }
 
 TEST_F(XattrsOfHugeDirectory, EachAloneWhereTheReaderHasOtherNames) {
-    objects[batch(0)] = make_object(XattrBatch(), error_lifetime);
+    objects[batch(0)] = make_error(EAGAIN);
     objects[piece(1)] =
-        make_object(Directory{.version = 8, .entries = 1, .first_names = {"a"}}, error_lifetime);
-    value_of(path(0));
-    for (const int i : {5, static_cast<int>(piece_entries) + 5}) {
+        make_object(test::directory_of({{"a", "", {.inode = 1, .mode = S_IFREG}}}, 8), error_lifetime);
+    for (int i = 0; i < 20; ++i) {
         put_alone(path(i), "alone");
         EXPECT_EQ(value_of(path(i)), "alone");
     }
+    EXPECT_GT(fetched[ObjectKind::xattr_batch], 0);
+    const int of_next_piece = static_cast<int>(piece_entries) + 5;
+    put_alone(path(of_next_piece), "alone");
+    EXPECT_EQ(value_of(path(of_next_piece)), "alone");
     EXPECT_EQ(value_of("/t/d/absent"), std::generic_category().message(ENOENT));
 }
 
-TEST_F(XattrsResolved, EachAloneWhereThereIsNoListing) {
+TEST_F(XattrsResolved, EachAloneWhereTheNamesAreNotToBeHad) {
     for (const std::string directory : {"/outside", "/t/secret", "/"}) {
         for (const std::string file : {"a", "b", "c"}) {
             const std::string where = (directory == "/" ? "" : directory) + "/" + file;

@@ -1,0 +1,148 @@
+#include "cache/backing/listed_directories.hpp"
+
+#include <gtest/gtest.h>
+
+namespace copper {
+namespace {
+
+// With names of so many bytes.
+ListedDirectories::Found directory_of(std::uint64_t version, std::size_t bytes = 100) {
+    auto listed = std::make_shared<ListedDirectory>();
+    for (std::size_t i = 0; listed->names.text_bytes() < bytes; ++i) {
+        listed->names.add(std::to_string(1000000 + i) + std::string(240, 'x'), 1, 1);
+    }
+    listed->names.sort_and_drop_repeats();
+    listed->directory.version = version;
+    listed->listed = Version{.inode = version};
+    return {.object = make_object(listed->directory), .names = std::move(listed)};
+}
+
+std::string path_of(std::size_t number) {
+    return "/t/" + std::to_string(number);
+}
+
+TEST(ListedDirectories, KeepsManySmallOnes) {
+    ListedDirectories directories;
+    for (std::size_t i = 0; i < 1000; ++i) {
+        directories.read(path_of(i), [i] { return directory_of(i); });
+        EXPECT_EQ(directories.find(path_of(i), i + 1), nullptr) << "another version";
+    }
+    for (std::size_t i = 0; i < 1000; ++i) {
+        ASSERT_NE(directories.find(path_of(i), i), nullptr) << i;
+        EXPECT_EQ(directories.find(path_of(i), Version{.inode = i})->directory.version, i);
+        EXPECT_EQ(directories.find(path_of(i), Version{.inode = i + 1}), nullptr);
+    }
+}
+
+TEST(ListedDirectories, KeepsTheLastOnesUpToSoManyBytes) {
+    ListedDirectories directories;
+    constexpr std::size_t each = ListedDirectories::bytes_max / 64;
+    constexpr std::size_t count = 200;
+    for (std::size_t i = 0; i < count; ++i) {
+        directories.read(path_of(i), [i] { return directory_of(i, each); });
+        ASSERT_NE(directories.find(path_of(0), 0), nullptr) << "it is used all the time";
+    }
+    std::size_t kept = 0;
+    std::size_t bytes = 0;
+    for (std::size_t i = 1; i < count; ++i) {
+        const auto listed = directories.find(path_of(i), i);
+        ASSERT_TRUE(listed != nullptr || kept == 0) << "the least recently used leave first";
+        kept += listed != nullptr ? 1 : 0;
+        bytes += listed != nullptr ? listed->names.bytes() : 0;
+    }
+    EXPECT_NE(directories.find(path_of(count - 1), count - 1), nullptr);
+    EXPECT_LT(bytes, ListedDirectories::bytes_max);
+    EXPECT_GT(bytes, ListedDirectories::bytes_max * 3 / 4);
+}
+
+// What the directory's own object takes counts too, and so does what a small one takes around its names.
+TEST(ListedDirectories, CountsAllBytes) {
+    ListedDirectories directories;
+    constexpr std::size_t count = ListedDirectories::bytes_max / 65536;
+    for (std::size_t i = 0; i < count; ++i) {
+        directories.read(path_of(i), [i] {
+            auto listed = std::make_shared<ListedDirectory>();
+            listed->directory.version = i;
+            listed->directory.first_names.assign(128, std::string(1024, 'x'));  // 128 KiB
+            return ListedDirectories::Found{.object = make_object(listed->directory), .names = listed};
+        });
+    }
+    EXPECT_EQ(directories.find(path_of(0), 0), nullptr);
+    EXPECT_NE(directories.find(path_of(count - 1), count - 1), nullptr);
+    EXPECT_NE(directories.find(path_of(count * 3 / 4), count * 3 / 4), nullptr);
+}
+
+TEST(ListedDirectories, KeepsTheLastOneHoweverLarge) {
+    ListedDirectories directories;
+    directories.read("/a", [] { return directory_of(1, ListedDirectories::bytes_max / 5); });
+    directories.read("/b", [] { return directory_of(2, ListedDirectories::bytes_max / 5); });
+    EXPECT_NE(directories.find("/a", 1), nullptr);
+    EXPECT_NE(directories.find("/b", 2), nullptr);
+    directories.read("/c", [] { return directory_of(3, ListedDirectories::bytes_max * 2); });
+    EXPECT_EQ(directories.find("/a", 1), nullptr);
+    EXPECT_EQ(directories.find("/b", 2), nullptr);
+    EXPECT_NE(directories.find("/c", 3), nullptr);
+    directories.read("/d", [] { return directory_of(4); });
+    EXPECT_EQ(directories.find("/c", 3), nullptr);
+    EXPECT_NE(directories.find("/d", 4), nullptr);
+}
+
+// Programs are in the middle of the old names while others begin with the new ones.
+TEST(ListedDirectories, TwoVersionsOfAPathMayBeKept) {
+    ListedDirectories directories;
+    directories.read("/a", [] { return directory_of(1); });
+    directories.read("/a", [] { return directory_of(2); });
+    for (const std::uint64_t version : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{1}}) {
+        ASSERT_NE(directories.find("/a", version), nullptr);
+        EXPECT_EQ(directories.find("/a", version)->directory.version, version);
+        EXPECT_EQ(directories.find("/a", Version{.inode = version})->directory.version, version);
+    }
+    directories.forget("/a");
+    EXPECT_EQ(directories.find("/a", 1), nullptr);
+    EXPECT_EQ(directories.find("/a", 2), nullptr);
+}
+
+// The same names once more, of the directory as it is now, take the place of the old ones.
+TEST(ListedDirectories, OneVersionIsKeptOnce) {
+    ListedDirectories directories;
+    for (std::uint64_t stamp = 1; stamp <= 300; ++stamp) {
+        directories.read("/a", [stamp] {
+            auto listed =
+                std::make_shared<ListedDirectory>(*directory_of(7, ListedDirectories::bytes_max / 100).names);
+            listed->listed = Version{.inode = stamp};
+            return ListedDirectories::Found{.object = make_object(listed->directory), .names = listed};
+        });
+        if (stamp == 1) {
+            directories.read("/b", [] { return directory_of(8); });
+        }
+    }
+    EXPECT_EQ(directories.find("/a", Version{.inode = 299}), nullptr);
+    EXPECT_NE(directories.find("/a", Version{.inode = 300}), nullptr);
+    EXPECT_NE(directories.find("/b", 8), nullptr) << "nothing had to leave for them";
+}
+
+TEST(ListedDirectories, WhatIsForgottenIsReadAnew) {
+    ListedDirectories directories;
+    directories.read("/t/a", [] { return directory_of(1); });
+    directories.read("/t/ab", [] { return directory_of(2); });
+    directories.forget("/t/a");
+    EXPECT_EQ(directories.find("/t/a", 1), nullptr);
+    EXPECT_NE(directories.find("/t/ab", 2), nullptr);
+    // Also where a reading is under way.
+    directories.read("/t/a", [&] {
+        directories.forget("/t");
+        EXPECT_EQ(directories.read("/t/a", [] { return directory_of(4); }).names->directory.version, 4U);
+        return directory_of(3);
+    });
+}
+
+TEST(ListedDirectories, AnErrorIsNotKept) {
+    ListedDirectories directories;
+    const auto object = make_error(EIO);
+    const auto found = directories.read("/a", [&] { return ListedDirectories::Found{object, nullptr}; });
+    EXPECT_EQ(found.object, object);
+    EXPECT_EQ(directories.find("/a", 0), nullptr);
+}
+
+}  // namespace
+}  // namespace copper
