@@ -120,7 +120,7 @@ void Siblings::used(const std::string& path, Use use) {
         }
         if (group->second.ahead.erase(name) != 0) {
             ++counters_.used;
-            group->second.window = std::min(group->second.window + 1, window_max);
+            group->second.window = std::min(group->second.window + 4, window_max);
         } else if (group->second.left.erase(name) == 0) {
             return;  // it has been used before
         }

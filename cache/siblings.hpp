@@ -24,9 +24,9 @@ class Siblings {
   public:
     enum class Use : std::uint8_t { looked_up, read };
 
-    static constexpr std::uint32_t noticed_after = 2;  // files
-    static constexpr std::size_t window_min = 4;
-    static constexpr std::size_t window_max = 64;
+    static constexpr std::uint32_t noticed_after = 1;  // files
+    static constexpr std::size_t window_min = 16;
+    static constexpr std::size_t window_max = 128;
     static constexpr std::size_t in_flight_max = 24;  // of a node: demand has readers left
     static constexpr std::size_t groups_max = 512;
 
