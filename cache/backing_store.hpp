@@ -1,4 +1,4 @@
-// What reads the backing filesystem into objects.
+// The interface of everything that reads the backing filesystem into objects.
 #pragma once
 
 #include <string_view>
@@ -14,13 +14,13 @@ class BackingStore {
 
     // Never fails: an error is an Object.
     //
-    // An error may be this node's trouble, and so may an empty Listing of any directory or entry: where a
-    // filesystem was not mounted when the daemon started, its mount point is there and empty, and no store
-    // can tell. A second node must find the same before it becomes what all nodes see.
+    // An error may be this node's own trouble. So may an empty Listing: if a filesystem was not mounted when
+    // the daemon started, its mount point is an empty directory, and no store can tell. So all nodes believe
+    // such a result only after a second node has found the same.
     virtual ObjectPtr read(const ObjectKey& key) = 0;
 
-    // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
-    // state. REQUIRED of whoever drops a path from the caches, for a refresh.
+    // Closes what is open of `path` and below, so that later reads see the present state of the filesystem.
+    // REQUIRED when a refresh drops a path from the caches.
     virtual void forget(std::string_view path) { static_cast<void>(path); }
 };
 

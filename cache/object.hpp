@@ -1,7 +1,7 @@
 // What Copper caches and moves: immutable objects, each named by a key.
 //
-// All types here are values without threads or I/O of their own. An Object never changes once it is made, so
-// it is shared freely between threads as an ObjectPtr.
+// All types here are values without threads or I/O. An Object never changes after its construction, so
+// threads share it freely as an ObjectPtr.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@
 
 namespace copper {
 
-// The range of a file's bytes that one Extent holds; extent i starts at byte i * extent_bytes.
+// How many bytes of a file one Extent holds. Extent i starts at byte i * extent_bytes.
 inline constexpr std::uint64_t extent_bytes = 1U << 20;
 
 // How many extents a file has.
@@ -31,10 +31,10 @@ constexpr std::uint64_t extents_of(std::uint64_t file_bytes) {
     return file_bytes / extent_bytes + (file_bytes % extent_bytes != 0 ? 1 : 0);
 }
 
-// No object takes more bytes than this, apart from an extent's few of its own: it travels whole.
+// An object travels whole, so it has at most this many bytes, plus a few that describe an extent.
 inline constexpr std::size_t object_bytes_max = extent_bytes;
 
-// A directory with more entries than this, or with a larger Listing than object_bytes_max, has an Index
+// A directory with more entries than this, or with a Listing larger than object_bytes_max, has an Index
 // instead. Its names come in pieces and its attributes in batches, on demand.
 inline constexpr std::size_t listing_entries_max = 8192;
 inline constexpr std::size_t piece_entries = 2048;
@@ -47,12 +47,12 @@ struct Timestamp {
     auto operator<=>(const Timestamp&) const = default;
 };
 
-// What lstat(2) tells of one path; units as there (size in bytes, blocks of 512 bytes).
+// The result of lstat(2) for one path, in its units (size in bytes, blocks of 512 bytes).
 struct Attributes {
     std::uint64_t inode = 0;
     std::uint64_t size = 0;
     std::uint64_t blocks = 0;
-    std::uint64_t device = 0;  // st_rdev: of a device node itself
+    std::uint64_t device = 0;  // st_rdev, for device files
     std::uint32_t mode = 0;    // type and permission bits
     std::uint32_t links = 0;
     std::uint32_t user = 0;
@@ -64,7 +64,7 @@ struct Attributes {
     bool operator==(const Attributes&) const = default;
 };
 
-// The identity of a file's content: two reads with equal Versions saw the same bytes.
+// Identifies a file's content: two reads with equal Versions saw the same bytes.
 struct Version {
     std::uint64_t inode = 0;
     std::uint64_t size = 0;
@@ -75,14 +75,14 @@ struct Version {
 
 Version version_of(const Attributes& attributes);
 
-// Tells Versions apart; never 0. Stable across processes and machines (xxh3).
+// Never 0. The same on all processes and machines (xxh3).
 std::uint64_t hash_of(const Version& version);
 
-// Bytes with shared ownership: received, cached, forwarded and replied from one place in memory.
+// Bytes with shared ownership: received, cached, forwarded and sent to the kernel from one place in memory.
 struct Blob {
     std::shared_ptr<const std::byte[]> data;
     std::size_t size = 0;
-    // checksum_of() the bytes, by whoever went through them last; 0: not known.
+    // checksum_of() the bytes if somebody has computed it; otherwise 0.
     std::uint64_t checksum = 0;
 
     std::span<const std::byte> span() const { return {data.get(), size}; }
@@ -91,16 +91,16 @@ struct Blob {
 Blob copy_to_blob(std::span<const std::byte> bytes);
 std::uint64_t checksum_of(const Blob& blob);
 
-// Names with their attributes, sorted by name (as bytes). Depending on the key it is a whole directory, one
-// piece of a huge directory's names, one batch of its entries, or the single entry of one path (empty if
-// there is none).
+// Names with their attributes, sorted by name (as bytes). The key says which ones: a whole directory, one
+// piece of the names of a huge directory, one batch of its entries, or the single entry of one path (none if
+// the path does not exist).
 class Listing {
   public:
     struct Entry {
         std::string_view name;
-        std::string_view target;  // of a symbolic link, as it stands on the backing filesystem
-        Attributes attributes;    // only `inode` and the type bits of `mode` where !has_attributes()
-        bool leads_into_trees;    // the target is absolute, and its place is mirrored cooperatively
+        std::string_view target;  // of a symbolic link, as the backing filesystem has it
+        Attributes attributes;    // without has_attributes(): only `inode` and the type bits of `mode`
+        bool leads_into_trees;    // the target is absolute and lies in a tree
     };
 
     // REQUIRES: distinct names of at most 255 bytes.
@@ -110,12 +110,12 @@ class Listing {
         Attributes attributes;
         bool leads_into_trees = false;
     };
-    // names_only keeps of each entry its name, inode and type alone.
+    // names_only keeps only name, inode and type.
     enum class Detail : std::uint8_t { names_only, attributes };
     Listing(std::vector<NewEntry> entries, Detail detail);
 
     std::size_t size() const { return slots_.size(); }
-    // Views into this Listing: valid as long as it lives.
+    // Returns views into this Listing.
     Entry at(std::size_t index) const;
     std::optional<std::size_t> find(std::string_view name) const;
     bool has_attributes() const { return detail_ == Detail::attributes; }
@@ -137,69 +137,71 @@ class Listing {
     }
 
     std::vector<Slot> slots_;
-    std::vector<Attributes> attributes_;  // of each slot; without attributes:
+    std::vector<Attributes> attributes_;  // one per slot, or, without attributes:
     std::vector<InodeAndType> inodes_;
-    std::string text_;  // name, then target, of each slot
+    std::string text_;  // name and target of each slot
     Detail detail_;
 };
 
-// What a huge directory has instead of a Listing: which piece of its names holds a name, if any does.
+// A huge directory has an Index instead of a Listing. It says which piece of the names could hold a name.
 struct Index {
-    // Of all names and types. A piece of another version belongs to another Index.
+    // Hash of all names and types. Pieces carry it, too, so pieces of different states never mix.
     std::uint64_t version = 0;
     std::uint64_t entries = 0;
-    std::vector<std::string> first_names;  // of each piece: piece_entries entries, in the last one the rest
+    std::vector<std::string> first_names;  // of each piece: piece_entries entries, fewer in the last piece
 
-    // Nothing: the name would come before all others, so it is absent.
+    // Nothing: the name sorts before all others, so it is absent.
     std::optional<std::uint32_t> piece_of(std::string_view name) const;
-    // REQUIRES: there is such a piece.
+    // REQUIRES: this piece exists.
     std::size_t entries_of(std::uint32_t piece) const;
     // Whether these names can be that piece.
     bool fits(std::uint32_t piece, const Listing& names) const;
     std::size_t bytes() const;
 };
 
-// How an Extent's bytes are written down.
+// How an Extent stores its bytes.
 enum class Coding : std::uint8_t {
     plain,
     lz4,  // in blocks: cache/codec.hpp
 };
 
-// Bytes [offset, offset + plain_bytes) of a file. Shorter than extent_bytes only at the end of the file.
+// Bytes [offset, offset + plain_bytes) of a file. Only the last extent of a file is shorter than
+// extent_bytes.
 struct Extent {
-    Attributes attributes;  // of the file when these bytes were read
-    Blob blob;              // as they travel and are kept
+    Attributes attributes;  // of the file when it was read
+    Blob blob;              // as sent and kept
     Coding coding = Coding::plain;
     std::size_t plain_bytes = blob.size;
 };
 
 using Xattrs = std::vector<std::pair<std::string, std::string>>;
 
-// Extended attributes of a batch of a directory's names. Most names have none.
+// Extended attributes of a batch of names of a directory. Most names have none.
 struct XattrBatch {
     struct Entry {
         std::string name;
-        // Nothing: they could not be read with those of the others, or did not fit. They are asked for alone.
+        // Nothing: the reader could not read them in this batch, or they did not fit. Ask for this path
+        // alone.
         std::optional<Xattrs> xattrs;
         bool operator==(const Entry&) const = default;
     };
-    // Which names the reader saw: names_hash(), or Index::version in a huge directory; 0 if it no longer has
-    // those that were asked for. A node with other names learns nothing from it.
+    // The names that the reader saw: names_hash(), or Index::version of a huge directory; 0 if the reader no
+    // longer has the names of the request. A node with other names cannot use this batch.
     std::uint64_t names = 0;
-    std::vector<Entry> entries;  // sorted by name; a name of the batch that is not among them has none
+    std::vector<Entry> entries;  // sorted by name; a name without attributes is missing
     bool operator==(const XattrBatch&) const = default;
 };
 
-// Of the names of one batch of a Listing; never 0. Stable across processes and machines (xxh3).
+// Hash of the names of one batch of a Listing; never 0. The same on all processes and machines (xxh3).
 std::uint64_t names_hash(const Listing& listing, std::uint32_t batch);
 
-// An error of the backing filesystem (std::generic_category, an errno value) is content like any other, with
-// a short life.
+// An error of the backing filesystem (std::generic_category, an errno value) is content, too, with a short
+// life.
 using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Index, XattrBatch>;
 
 struct Object {
     Content content;
-    // How long it may be answered from a cache; nothing means as long as the job runs (the snapshot).
+    // How long a cache may answer with it. Nothing: as long as the job runs (the snapshot).
     std::optional<std::chrono::milliseconds> lifetime;
 
     const Listing* listing() const { return std::get_if<Listing>(&content); }
@@ -209,11 +211,11 @@ struct Object {
     const XattrBatch* xattr_batch() const { return std::get_if<XattrBatch>(&content); }
     // The error, or a zero code.
     std::error_code error() const;
-    // Memory it takes, for the cache's accounting.
+    // Its size in memory, for the cache's accounting.
     std::size_t bytes() const;
 };
 
-// What an allocation of so many bytes takes of the heap: glibc's malloc adds 8 and rounds up to 16.
+// The heap memory of an allocation: glibc's malloc adds 8 bytes and rounds up to 16.
 constexpr std::size_t allocated_bytes(std::size_t bytes) {
     constexpr std::size_t header = 8, unit = 16, least = 32;
     return std::max((bytes + header + unit - 1) / unit * unit, least);
@@ -222,8 +224,8 @@ constexpr std::size_t allocated_bytes(std::size_t bytes) {
 using ObjectPtr = std::shared_ptr<const Object>;
 
 inline constexpr std::chrono::milliseconds error_lifetime{1000};
-// Of what was read and is not known to be of one Version, or of the right directory. Then the next reading
-// finds it settled, unless it changes all the time.
+// For objects that are not proven to be of one Version, or not to be of the right directory. The next read
+// proves it, unless the file changes all the time.
 inline constexpr std::chrono::milliseconds unproven_lifetime{2000};
 
 ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
@@ -231,16 +233,16 @@ ObjectPtr make_error(std::errc error);
 ObjectPtr make_error(int error_number);
 
 enum class ObjectKind : std::uint8_t {
-    listing,  // path: a directory. Content: Listing, or Index
+    listing,  // path: a directory. Content: Listing or Index
     batch,    // path: a huge directory; index: entries [index * batch_entries, ...) of its names. Content:
-              // Listing, without those that are gone
-    entry,    // path: anything. Content: Listing of one entry, or of none where the path does not exist
+              // Listing, without entries that are gone
+    entry,    // path: anything. Content: Listing of one entry, or of none if the path does not exist
     extent,   // path: a file; index: which extent. Content: Extent
     xattrs,   // path: anything. Content: Xattrs
-    names,    // path: a huge directory; index: which piece of its names. Content: Listing without attributes
+    names,    // path: a huge directory; index: a piece of its names. Content: Listing without attributes
     xattr_batch,  // path: a directory; index: entries [index * batch_entries, ...) of its names. Content:
                   // XattrBatch
-    own_extent,   // an extent of a file that each node reads for itself; never on the wire
+    own_extent,   // an extent of a file that each node reads itself; never on the wire
 };
 inline constexpr ObjectKind last_shared_object_kind = ObjectKind::xattr_batch;
 
@@ -248,20 +250,20 @@ struct ObjectKey {
     ObjectKind kind = ObjectKind::listing;
     std::string path;
     std::uint32_t index = 0;
-    // Of an extent: the hash of the Version that is wanted, 0 for any. Where the file is of another one by
-    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of
-    // batches of a huge directory: Index::version. Where the directory has other names by now, the answer has
-    // a short life, too: to names it is the directory's own object, to a batch one of no names.
+    // For an extent: hash of the wanted Version, 0 for any. If the file has another Version by now, the
+    // answer holds the bytes and Attributes of that one, and has a short life. For names and batches of a
+    // huge directory: Index::version. If the directory has other names by now, the answer has a short life,
+    // too: to a request for names, the directory's own object; to a request for a batch, an empty Listing.
     std::uint64_t version = 0;
     auto operator<=>(const ObjectKey&) const = default;
 };
 
-// The directory of the file tree that an object belongs to: the unit by which readers are elected.
+// The directory of the object's file tree. Readers are elected per file tree.
 std::string_view file_tree_of(const ObjectKey& key);
 
 std::string to_string(const ObjectKey& key);
 
-// Stable across processes and machines (xxh3).
+// The same on all processes and machines (xxh3).
 std::uint64_t hash_of(const ObjectKey& key);
 
 struct ObjectKeyHash {

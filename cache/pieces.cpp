@@ -18,7 +18,7 @@ void get_piece(Cache& cache, const std::string& directory, const ObjectPtr& inde
         } else if (object->error()) {
             waiter(object);
         } else {
-            const ObjectPtr now = make_object(object->content);  // as long as the job runs
+            const ObjectPtr now = make_object(object->content);  // lives as long as the job
             cache.deliver({.kind = ObjectKind::listing, .path = directory}, now);
             waiter(now);
         }

@@ -1,4 +1,4 @@
-// The names of a huge directory, piece by piece, out of a node's cache.
+// Gets the names of a huge directory piece by piece from the node's cache.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,11 @@
 
 namespace copper {
 
-// Calls `waiter` once, as Cache::get does, with a piece of the directory that has this Index: a Listing
-// without attributes. If nobody has these names any more, and the directory has others by now, `waiter` gets
-// the directory's own object as it is now (a Listing with attributes, or an Index), which the cache then
-// answers with, too. Whoever is in the middle of the old names must not go on with the new ones. Otherwise it
-// gets an error. `cache` must outlive this.
+// Calls `waiter` once, like Cache::get, with a piece of the directory that has this Index: a Listing without
+// attributes. If no node has these names any more and the directory has changed, `waiter` gets the
+// directory's present object instead (a Listing with attributes, or an Index), and the cache answers with
+// that one from then on. A caller in the middle of the old names must not continue with the new ones.
+// Otherwise `waiter` gets an error. `cache` must outlive the call of `waiter`.
 void get_piece(Cache& cache, const std::string& directory, const ObjectPtr& index, std::uint32_t piece,
                Cache::Waiter waiter);
 

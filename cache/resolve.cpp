@@ -8,7 +8,7 @@
 namespace copper {
 namespace {
 
-// How often it begins anew with the names that a directory has by now, before it asks for the entry alone.
+// If a directory changes meanwhile, start again this often; then ask for the entry alone.
 constexpr int attempts_max = 2;
 
 Resolution found(const Listing::Entry& entry) {

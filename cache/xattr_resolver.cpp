@@ -12,7 +12,7 @@ namespace {
 using Waiter = XattrResolver::Waiter;
 using Resolution = XattrResolver::Resolution;
 
-// What a batch tells of a name: nothing if it has to be asked for alone.
+// The attributes that a batch has for a name; nothing if this node must ask for the name alone.
 std::optional<Xattrs> found_in(const XattrBatch& batch, std::uint64_t names, std::string_view name) {
     if (batch.names != names) {
         return std::nullopt;
@@ -30,7 +30,7 @@ void resolve_alone(Cache& cache, const std::string& path, const Waiter& waiter) 
     });
 }
 
-// `names`: XattrBatch::names of a reader that has the names that this node has.
+// `names`: the XattrBatch::names that the reader must report, or it has other names than this node.
 void resolve_in_batch(Cache& cache, const std::string& path, const ObjectKey& key, std::uint64_t names,
                       const Waiter& waiter) {
     cache.get(key, [&cache, path, names, waiter](const ObjectPtr& object) {
@@ -59,7 +59,8 @@ void resolve_by_index(Cache& cache, const std::string& path, const ObjectPtr& ob
     get_piece(
         cache, std::string(parent_path(path)), object, *piece,
         [&cache, path, waiter, piece = *piece, version = object->index()->version](const ObjectPtr& answer) {
-            // What has attributes is not the piece, but the directory as it is by now.
+            // A Listing with attributes is not the piece: the directory has changed, and this is its present
+            // object.
             const Listing* names = answer->listing();
             const bool is_piece = names != nullptr && !names->has_attributes();
             const auto at = is_piece ? names->find(base_name(path)) : std::nullopt;

@@ -1,4 +1,4 @@
-// Answers "which extended attributes has this path?" from the cache's objects.
+// Answers "which extended attributes does this path have?" from the objects of the cache.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@
 
 namespace copper {
 
-// Thread-safe. `cache` and `trees` must outlive it, and it must outlive what it waits for.
+// Thread-safe. `cache` and `trees` must outlive this object, and this object must outlive its waiters.
 //
-// Programs ask for the attributes of one file (the kernel does when it starts a program), or of all files of
-// a directory (`ls -l`). So the first name of a directory within the trees is asked for alone, and from the
-// second one on a batch of names travels. Outside the trees, where there is neither a Listing nor an Index,
-// and where the reader has other names than this node, each path is asked for alone.
+// Programs ask for the attributes of one file (the kernel does that when it starts a program) or of all files
+// of a directory (`ls -l`). So the resolver fetches the first name of a directory alone, and a batch of names
+// from the second one on. It fetches each path alone outside the trees, if there is neither a Listing nor an
+// Index, and if the reader has other names than this node.
 class XattrResolver {
   public:
     using Resolution = tl::expected<Xattrs, std::error_code>;
@@ -30,14 +30,14 @@ class XattrResolver {
 
     XattrResolver(Cache& cache, const Trees& trees) : cache_(cache), trees_(trees) {}
 
-    // Calls `waiter` once, as Cache::get does.
+    // Calls `waiter` once, like Cache::get.
     void resolve(const std::string& path, Waiter waiter);
 
   private:
     // Forgetting a directory costs one more object.
     static constexpr std::size_t directories_max = 1024;
 
-    // Hashing 512 names takes as long as all the rest, and whoever asks for one of them asks for all.
+    // Hashing 512 names takes as long as everything else, and a program that asks for one name asks for all.
     struct NamesHash {
         std::weak_ptr<const Object> of;
         std::uint32_t batch = 0;

@@ -17,7 +17,7 @@ namespace {
 using Names = DirectoryNames;
 using Entries = std::vector<SystemResult<Listing::NewEntry>>;
 
-// Of attributes and text. Most batches are much smaller; links can have 4 KiB of text each.
+// Attributes and text. Most batches are much smaller, but each link can have 4 KiB of text.
 constexpr std::size_t batch_bytes_max = object_bytes_max / 2;
 
 struct CloseDirectory {
@@ -34,7 +34,7 @@ SystemResult<Directory> directory_of(UniqueFd fd) {
     return directory;
 }
 
-// Marks Copper mounts among the names, and takes out kernel filesystems.
+// Marks Copper mounts among the names and removes kernel filesystems.
 void apply_obstacles(Names& names, const std::vector<std::pair<std::string, MountMap::Walk>>& obstacles) {
     for (const auto& [name, kind] : obstacles) {
         const auto at = names.find(name);
@@ -49,7 +49,7 @@ void apply_obstacles(Names& names, const std::vector<std::pair<std::string, Moun
     }
 }
 
-// All names, sorted and without obstacles.
+// All names, sorted, without obstacles.
 SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened, BackingCounters& counters) {
     Names names;
     ++counters.listings;
@@ -77,7 +77,7 @@ bool is_fatal(const SystemResult<Listing::NewEntry>& entry) {
     return !entry && entry.error() != ENOENT;
 }
 
-// Types that the directory itself does not tell, from the entries; names that are gone are taken out.
+// Gets the types that readdir did not report from the entries. Removes names that are gone.
 void complete_types(Names& names, int directory, Stater& stater, BackingCounters& counters) {
     std::vector<std::size_t> unknown;
     std::vector<DirectoryName> to_stat;
@@ -114,7 +114,7 @@ Listing PosixBacking::make_listing(Entries entries) {
     return Listing(std::move(kept), Listing::Detail::attributes);
 }
 
-// The whole Listing. Nothing if it is too large to travel, or of some entry there is nothing but the name.
+// The whole Listing. Nothing if it is too large to travel, or if an entry's attributes cannot be read.
 ObjectPtr PosixBacking::list_entries(const DirectoryNames& names, int directory, BackingCounters& counters) {
     if (names.size() > listing_entries_max ||
         names.size() * sizeof(Attributes) + names.text_bytes() > object_bytes_max) {
@@ -128,7 +128,7 @@ ObjectPtr PosixBacking::list_entries(const DirectoryNames& names, int directory,
     return object->bytes() <= object_bytes_max ? object : nullptr;
 }
 
-// The directory's object, and the names if that is an Index.
+// The directory's object, and the names if the object is an Index.
 std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> PosixBacking::list_names(DirectoryNames names,
                                                                               int directory,
                                                                               BackingCounters& counters) {
@@ -136,7 +136,7 @@ std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> PosixBacking::list_names(Di
         return {std::move(object), nullptr};
     }
     complete_types(names, directory, *stater_, counters);
-    if (names.size() == 0) {  // they all went meanwhile
+    if (names.size() == 0) {  // all of them were removed meanwhile
         return {make_object(Listing({}, Listing::Detail::attributes)), nullptr};
     }
     auto huge = std::make_shared<HugeDirectory>();
@@ -149,7 +149,7 @@ std::pair<ObjectPtr, std::shared_ptr<HugeDirectory>> PosixBacking::list_names(Di
     return {std::move(object), std::move(huge)};
 }
 
-// The attributes of a name whose mount is gone are those of another directory.
+// If a name's mount is gone, the name's attributes belong to another directory.
 std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::string& directory) {
     return mounts_.current()->has_lost_in(directory) ? std::optional(unproven_lifetime) : std::nullopt;
 }
@@ -192,7 +192,7 @@ HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
             return failed(after.error());
         }
         if (after->links == 0) {
-            return failed(ENOENT);  // removed meanwhile, so it reads as empty
+            return failed(ENOENT);  // the directory was removed: it reads as empty
         }
         const bool is_unchanged = version_of(before->attributes) == version_of(*after);
         if (is_unchanged && before->rest == Rest::settled) {
@@ -201,10 +201,10 @@ HugeDirectories::Found PosixBacking::list_directory(const std::string& path) {
             }
             return {.object = with_lifetime(object, lifetime_in(opened->path)), .huge = std::move(huge)};
         }
-        // Not for ever: a name that moved while it was read may be in it twice, or not at all.
+        // Not for ever: a name that moved during the read may be missing, or appear twice.
         found = {.object = with_lifetime(object, unproven_lifetime), .huge = std::move(huge)};
         if ((is_unchanged && before->rest == Rest::unproven) || patience.count() == 0) {
-            break;  // to read it again now would prove no more
+            break;  // reading it again now would prove no more
         }
     }
     return found;
@@ -214,7 +214,7 @@ ObjectPtr PosixBacking::read_listing(const std::string& path) {
     return huge_directories_.read(path, [&] { return list_directory(path); }).object;
 }
 
-// Of the version that is wanted, or as the directory is now.
+// The version that the key names, or the directory's present one.
 HugeDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
     if (auto kept = huge_directories_.find(key.path, key.version); kept != nullptr) {
         return {.object = nullptr, .huge = std::move(kept)};
@@ -233,7 +233,7 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     return make_object(huge->names.piece(key.index));
 }
 
-// A small directory is read again: of its Listing nothing is kept here.
+// Reads a small directory again: this node keeps nothing of its Listing here.
 tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::small_batch_names(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
     auto opened = opener_.open(key.path, O_RDONLY | O_DIRECTORY, counters);
@@ -267,7 +267,7 @@ tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::huge_batch_names
     return failed ? tl::expected<BatchNames, ObjectPtr>(tl::unexpect, object) : BatchNames();
 }
 
-// Who wants an entry that is not in its batch asks for it alone.
+// A node that misses an entry in its batch asks for the entry alone.
 ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
     const auto known = huge_batch_names(key);

@@ -8,7 +8,7 @@
 
 namespace copper {
 
-// Wherever something leaves the list, it dies after the lock does: that frees much memory.
+// Directories removed from the list are destroyed after the lock is released, because that frees much memory.
 
 HugeDirectoryPtr HugeDirectories::find(const std::string& path, const Wanted& wanted) {
     auto state = state_.lock();
@@ -30,7 +30,7 @@ HugeDirectoryPtr HugeDirectories::find(const std::string& path, const Version& l
     return find(path, [&listed](const HugeDirectory& huge) { return huge.listed == listed; });
 }
 
-// Returns what had to leave.
+// Returns the directories that had to leave.
 std::list<HugeDirectories::Kept> HugeDirectories::keep(State& state, Kept kept) {
     std::list<Kept> leaving;
     const auto same = std::find_if(state.kept.begin(), state.kept.end(), [&kept](const Kept& other) {

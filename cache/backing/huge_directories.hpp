@@ -1,4 +1,4 @@
-// The names of huge directories, kept from one piece to the next. Internal to cache/backing/.
+// Keeps the names of huge directories from one piece to the next. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace copper {
 struct HugeDirectory {
     Index index;
     DirectoryNames names;
-    std::optional<Version> listed;  // of the directory itself, unless it changed while it was read
+    std::optional<Version> listed;  // of the directory itself, unless it changed during the read
 };
 using HugeDirectoryPtr = std::shared_ptr<const HugeDirectory>;
 
-// Thread-safe. Reading such a directory takes seconds, so however many threads ask for pieces of one that is
-// not kept, it is read once. The last directories_max that were read are kept, or fewer, if they take more
-// than bytes_max; in any case the very last one.
+// Thread-safe. Reading a huge directory takes seconds, so it is read once, however many threads ask for its
+// pieces. Keeps the last directories_max directories, fewer if they exceed bytes_max, but always the very
+// last one.
 class HugeDirectories {
   public:
     static constexpr std::size_t directories_max = 4;
     static constexpr std::size_t bytes_max = std::size_t{64} << 20;
 
-    // What reading a directory gives: its object, and, if that is an Index, the names.
+    // The result of reading a directory: its object and, if the object is an Index, the names.
     struct Found {
         ObjectPtr object;
         HugeDirectoryPtr huge;
@@ -39,12 +39,12 @@ class HugeDirectories {
     using Read = std::function<Found()>;
 
     HugeDirectoryPtr find(const std::string& path, std::uint64_t version);
-    // What is kept of the directory as it is now.
+    // The kept directory, if it is still the present one.
     HugeDirectoryPtr find(const std::string& path, const Version& listed);
-    // What `read` finds, which runs without a lock; or what it finds for somebody who came first. If that is
-    // huge, it is kept.
+    // Calls `read` without a lock, or waits for another thread that is reading this path. Keeps the result if
+    // it is huge.
     Found read(const std::string& path, const Read& read);
-    // Whoever reads `path`, or what is below, from now on reads it anew.
+    // Callers read `path` and everything below it anew from now on.
     void forget(std::string_view path);
 
   private:
@@ -53,7 +53,7 @@ class HugeDirectories {
         HugeDirectoryPtr directory;
     };
     struct State {
-        std::list<Kept> kept;  // the last one read, or used, in front
+        std::list<Kept> kept;  // the most recently used in front
         std::map<std::string, std::shared_future<Found>> being_read;
     };
     using Wanted = std::function<bool(const HugeDirectory&)>;

@@ -1,4 +1,4 @@
-// Files of several extents, kept open from one extent to the next. Internal to cache/backing/.
+// Keeps files of several extents open from one extent to the next. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@
 
 namespace copper {
 
-// Thread-safe. However many threads ask for a file at once, it is opened once. It is closed when each of its
-// extents has been read, or when more than open_files_max are open; whoever reads from it then keeps it open
-// until it is done.
+// Thread-safe. Opens a file once, however many threads ask for it. Closes it when all its extents have been
+// read, or when more than open_files_max are open; a thread that is reading keeps the file open until it is
+// done.
 class OpenFiles {
   public:
     static constexpr std::size_t open_files_max = 64;
 
     struct File {
         UniqueFd fd;
-        std::uint64_t id = 0;  // distinguishes it from a later opening of the same path
+        std::uint64_t id = 0;  // tells it from a later opening of the same path
     };
     using FilePtr = std::shared_ptr<const File>;
     using Open = std::function<SystemResult<UniqueFd>()>;
 
-    // The file if it is open, otherwise what `open` makes of it. `open` runs without a lock.
+    // The open file, or the result of `open`, which runs without a lock.
     SystemResult<FilePtr> get(const std::string& path, const Open& open);
 
     // Extent `index` of `extents` has been read.
@@ -39,7 +39,7 @@ class OpenFiles {
 
     void close(const std::string& path, const File& file);
 
-    // Closes everything at and below `path`.
+    // Closes everything at `path` and below.
     void forget(std::string_view path);
 
   private:

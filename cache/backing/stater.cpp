@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t calls_per_block = 64;
 
-// Blocks that several threads take one after the other. A thread that comes too late finds none left, and
-// then touches nothing but this: what `run` refers to may be gone by then.
+// Blocks of work that several threads take in turn. A thread that comes too late finds none and touches
+// nothing else: what `run` refers to may be gone by then.
 class Blocks {
   public:
     Blocks(std::size_t count, std::function<void(std::size_t)> run) : count_(count), run_(std::move(run)) {}
@@ -66,7 +66,7 @@ void Stater::for_each(std::size_t count, const std::function<void(std::size_t)>&
             f(i);
         }
     });
-    // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower.
+    // This thread works, too, so a busy or full pool only makes the call slower.
     for (std::size_t helper = 1; helper < std::min(block_count, threads_max); ++helper) {
         if (!pool().submit([blocks] { blocks->work(); })) {
             break;

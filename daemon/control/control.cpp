@@ -18,11 +18,11 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// What a reply may take beyond the patience that the request asked the nodes for.
+// Extra time for a reply, on top of the patience that the request grants the nodes.
 constexpr milliseconds reply_margin{10000};
 constexpr milliseconds patience_max{600000};
 
-// Text from file names need not be UTF-8; JSON must be.
+// File names need not be UTF-8; JSON must be.
 std::string dump_line(const nlohmann::json& json) {
     return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
@@ -42,7 +42,7 @@ tl::expected<UniqueFd, std::string> connect_to(const std::string& path) {
         const bool dead = errno == ECONNREFUSED || errno == ENOENT;
         return tl::make_unexpected(dead ? "no daemon listens at " + path : path + ": " + error_text());
     }
-    // From here on poll() bounds every wait.
+    // From here on, poll() bounds every wait.
     ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
     return fd;
 }
@@ -172,7 +172,7 @@ tl::expected<ControlReply, std::string> ask(const std::string& socket_path, cons
         return tl::make_unexpected(fd.error());
     }
     const auto sent = send_all(fd->get(), to_line(request), deadline);
-    // Who is turned away is told so, whether the request was taken or not.
+    // The server may refuse a client at once, so read the reply even if sending failed.
     const auto line = receive_line(fd->get(), deadline);
     if (!sent && !line) {
         return tl::make_unexpected(sent.error());

@@ -1,5 +1,5 @@
-// JSON that another program, another node or a file gave. Pure functions, which throw a std::exception like
-// the library's own: to be caught where the text is parsed.
+// Parses JSON from another program, another node or a file. Pure functions. They throw a std::exception, like
+// the library; catch it where the text is parsed.
 #pragma once
 
 #include <concepts>
@@ -14,17 +14,17 @@
 
 namespace copper {
 
-// nlohmann::json's copies and dump() recurse: what nests deeper could overflow the stack.
+// nlohmann::json copies and prints recursively, so deeper nesting could overflow the stack.
 inline constexpr std::size_t json_depth_max = 64;
 
-// How deep arrays and objects nest in a text; what stands within strings aside.
+// How deep arrays and objects nest in a text. Ignores brackets in strings.
 std::size_t json_depth(std::string_view text);
 
-// Throws also for a text that nests deeper than json_depth_max.
+// Also throws for a text that nests deeper than json_depth_max.
 nlohmann::json parse_json(std::string_view text);
 
-// Throws for all but a whole number that T can hold. get<T>() would cut it off, and is undefined for large
-// fractions.
+// Throws unless the value is a whole number that fits T. get<T>() would truncate it, and is undefined for
+// large fractions.
 template <std::integral T>
 T whole_number(const nlohmann::json& value) {
     if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>())) {

@@ -146,7 +146,7 @@ Result<UniqueFd> open_log(const std::string& path) {
         if (fd && ::ftruncate(fd->get(), 0) == 0) {
             return std::move(*fd);
         }
-        // The end of another job may just have removed the directory, as long as it was empty.
+        // When another job ends, it may remove the directory while that is empty.
         if (!is_private || attempt == open_attempts_max ||
             !open_private_directory(AT_FDCWD, parent, ::geteuid(), Missing::make)) {
             return failed(fd ? path + ": " + error_text() : fd.error());

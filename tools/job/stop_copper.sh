@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # stop_copper.sh of ALCF Copper 1.0, for job scripts that call it: calls `copper stop`.
-# Installed under the names stop_copper_aurora.sh and stop_copper_frontier.sh too.
+# Also installed as stop_copper_aurora.sh and stop_copper_frontier.sh.
 set -euo pipefail
 
 usage() {
     cat <<'USAGE'
 usage: stop_copper.sh [options]
   -v DIR    mount point (default /tmp/$USER/copper)
-  -d DIR    accepted: output lies where launch_copper.sh was told
+  -d DIR    accepted: launch_copper.sh decides where output goes
   -l -t -T -M -E -P -N -A -I -s -b -F -a -n   accepted, not needed
 The same with `copper stop`: see `copper stop --help`.
 USAGE
