@@ -22,11 +22,6 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr milliseconds reply_margin{10000};
 constexpr milliseconds patience_max{600000};
 
-// File names need not be UTF-8; JSON must be.
-std::string dump_line(const nlohmann::json& json) {
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
-
 tl::expected<UniqueFd, std::string> connect_to(const std::string& path) {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
@@ -111,8 +106,10 @@ tl::expected<std::string, std::string> receive_line(int fd, SteadyClock::time_po
 }  // namespace
 
 std::string to_line(const ControlRequest& request) {
-    return dump_line(
-        {{"verb", request.verb}, {"argument", request.argument}, {"patience_ms", request.patience.count()}});
+    return json_line({{"verb", request.verb},
+                      {"argument", request.argument},
+                      {"patience_ms", request.patience.count()}}) +
+           "\n";
 }
 
 std::string to_line(const ControlReply& reply) {
@@ -120,8 +117,11 @@ std::string to_line(const ControlReply& reply) {
     for (const auto& part : reply.parts) {
         parts.push_back({{"rank", part.rank}, {"body", part.body}});
     }
-    return dump_line(
-        {{"job", reply.job}, {"nodes", reply.nodes}, {"parts", std::move(parts)}, {"error", reply.error}});
+    return json_line({{"job", reply.job},
+                      {"nodes", reply.nodes},
+                      {"parts", std::move(parts)},
+                      {"error", reply.error}}) +
+           "\n";
 }
 
 tl::expected<ControlRequest, std::string> parse_request(std::string_view line) {

@@ -177,15 +177,11 @@ std::string already_served(const InstanceRecord& record, const std::string& dire
 }  // namespace
 
 std::string to_text(const InstanceRecord& record) {
-    return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return json_line(to_json(record));
 }
 
 std::optional<InstanceRecord> parse_instance_record(std::string_view text) {
-    try {
-        return record_from(parse_json(text));
-    } catch (const std::exception&) {
-        return std::nullopt;
-    }
+    return read_json(text, record_from);
 }
 
 tl::expected<void, std::string> check_room() {

@@ -1,13 +1,15 @@
-// Parses JSON from another program, another node or a file. Pure functions. They throw a std::exception, like
-// the library; catch it where the text is parsed.
+// JSON from and for other programs, other nodes and files. Pure functions. Those that parse throw a
+// std::exception, like the library.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -22,6 +24,20 @@ std::size_t json_depth(std::string_view text);
 
 // Also throws for a text that nests deeper than json_depth_max.
 nlohmann::json parse_json(std::string_view text);
+
+// read(JSON in `text`), or nothing if parsing or reading throws.
+template <typename Read>
+auto read_json(std::string_view text, Read read)
+    -> std::optional<std::invoke_result_t<Read, const nlohmann::json&>> {
+    try {
+        return read(parse_json(text));
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
+}
+
+// One line, without its end. Replaces bytes that are not UTF-8: file names may have some, JSON may not.
+std::string json_line(const nlohmann::json& json);
 
 // Throws unless the value is a whole number that fits T. get<T>() would truncate it, and is undefined for
 // large fractions.

@@ -81,15 +81,11 @@ LaunchFiles files_in(const std::string& directory, const std::string& mount) {
 }  // namespace
 
 std::string to_text(const LaunchRecord& record) {
-    return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return json_line(to_json(record)) + "\n";
 }
 
 std::optional<LaunchRecord> parse_launch_record(std::string_view text) {
-    try {
-        return from_json(parse_json(text));
-    } catch (const std::exception&) {
-        return std::nullopt;
-    }
+    return read_json(text, from_json);
 }
 
 std::string scratch_directory() {
