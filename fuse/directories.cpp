@@ -1,4 +1,4 @@
-// readdir, readdirplus. (opendir is answered ENOSYS: see dispatch.cpp.)
+// readdir, readdirplus. (opendir gets ENOSYS: see dispatch.cpp.)
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace copper {
 namespace {
 
-// One reply's worth of entries, in the kernel's layout. libfuse's functions for it take a request but do not
+// The entries of one reply, in the kernel's layout. libfuse's functions for that take a request but do not
 // use it.
 class EntryBuffer {
   public:
@@ -22,8 +22,8 @@ class EntryBuffer {
         return encode(nullptr, 0, name, nullptr, 0) <= left();
     }
 
-    // Node 0: name and type alone, no attributes; the kernel then asks by name for what it needs. `next` is
-    // the offset from which the kernel goes on. REQUIRES: has_room_for(name).
+    // Node 0 means name and type without attributes; the kernel then looks up the names it needs. `next`: the
+    // offset at which the kernel goes on. REQUIRES: has_room_for(name).
     void add(const std::string& name, NodeId node, const struct stat& st, std::uint64_t next) {
         fuse_entry_param entry{};
         entry.ino = node;
@@ -53,12 +53,12 @@ class EntryBuffer {
     std::size_t used_ = 0;
 };
 
-// Offsets count the entries passed: ".", "..", then the Listing's. A Listing does not change, so they mean
-// the same in every request, and nothing is kept between two of them. The names of a huge directory can be
-// replaced by those that it has by now; so there the upper half of an offset tells which ones it counts.
+// Offsets count entries: ".", "..", then those of the Listing. A Listing does not change, so offsets mean the
+// same in every request, and the daemon keeps nothing between requests. A huge directory may get other names,
+// so the upper half of its offsets tells which names they count.
 constexpr std::uint64_t dot_entries = 2;
 constexpr unsigned tag_shift = 32;
-constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets have a sign
+constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets are signed
 
 std::uint64_t tag_of(const Object& directory) {
     const Index* index = directory.index();
@@ -69,7 +69,7 @@ std::uint64_t position_of(std::uint64_t offset) {
     return offset & ((std::uint64_t{1} << tag_shift) - 1);
 }
 
-// Pieces of names that are fetched ahead of a program that lists a huge directory.
+// How many pieces to fetch ahead of a program that lists a huge directory.
 constexpr std::uint32_t pieces_ahead = 2;
 
 struct stat type_and_number(std::uint64_t inode, std::uint32_t mode) {
@@ -86,7 +86,7 @@ std::uint64_t Operations::DirectoryRequest::entries_passed() const {
     return position - std::min(position, dot_entries);
 }
 
-// `entries` are those of the directory from the `first` one on.
+// `entries`: those of the directory, starting with number `first`.
 void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& request,
                                 const Object& directory, const Listing& entries, std::uint64_t first) {
     const auto& [node, range, path, attempts] = request;
@@ -102,7 +102,7 @@ void Operations::answer_entries(const ReplyPtr& reply, const DirectoryRequest& r
         const NodeId meant = at == 0 || !place ? node : place->parent;
         buffer.add(name, 0, type_and_number(inodes_.inode_number(meant), S_IFDIR), at + 1);
     }
-    // Lookups are counted only of what there is room for: the kernel forgets only what it has received.
+    // Count lookups only for entries that fit: the kernel forgets only those that it received.
     std::vector<NodeId> counted;
     for (; at >= dot_entries && at - dot_entries < first + entries.size(); ++at) {
         const Listing::Entry entry = entries.at(at - dot_entries - first);
@@ -136,12 +136,12 @@ void Operations::answer_directory(const ReplyPtr& reply, const DirectoryRequest&
     const std::uint64_t passed = request.entries_passed();
     const std::uint64_t tag = request.range.offset - position_of(request.range.offset);
     if (directory->error()) {
-        // The directory has been opened, so it was there. ENOENT would look like its end to programs (POSIX:
-        // readdir of a removed directory finds nothing), an empty directory.
+        // The directory has been opened, so it existed. ENOENT would look to programs like its end (in POSIX,
+        // a removed directory reads as empty).
         const int error = to_errno(directory->error());
         reply->error(error == ENOENT ? ESTALE : error);
     } else if (passed > 0 && tag != tag_of(*directory)) {
-        reply->error(ESTALE);  // it counts names that are not to be had any more
+        reply->error(ESTALE);  // the offset counts names that no longer exist
     } else if (const Listing* listing = directory->listing()) {
         answer_entries(reply, request, *directory, *listing, 0);
     } else if (passed >= directory->index()->entries) {

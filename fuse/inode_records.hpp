@@ -1,4 +1,4 @@
-// What is known of the inodes that the kernel knows, in memory that outlives the process.
+// Records of the inodes that the kernel knows, in memory that outlives the process.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ class InodeRecords {
         NodeId node;  // 0: removed
         NodeId parent;
         std::uint64_t lookups;
-        std::uint32_t children;  // inodes below it; whoever reads records that were left behind counts anew
+        std::uint32_t children;  // inodes below it; a successor counts anew
         InodeState state;
         std::uint8_t name_bytes;
         Attributes attributes;
@@ -44,10 +44,10 @@ class InodeRecords {
             return {reinterpret_cast<const char*>(this) + sizeof(Record), name_bytes};
         }
     };
-    // Where a record is, in units of 8 bytes; constant until rewrite(). 0: nowhere.
+    // The place of a record, in units of 8 bytes; constant until rewrite(). 0: none.
     using Position = std::uint32_t;
 
-    // `memory`: zeros, or what another process has left.
+    // `memory`: zeros, or the records of another process.
     explicit InodeRecords(std::span<std::byte> memory);
 
     Record& at(Position position) const {
@@ -63,10 +63,10 @@ class InodeRecords {
 
     void for_each(const std::function<void(Position)>& visit) const;
 
-    // No inode had a higher number.
+    // The highest number that any inode has had.
     NodeId last_node() const;
 
-    // Most of the memory is that of removed records.
+    // Most of the memory holds removed records.
     bool should_be_rewritten() const;
     // Moves all records.
     void rewrite();

@@ -7,18 +7,18 @@
 namespace copper {
 namespace {
 
-// For the kernel to drop the last names that it was told to drop, when the session ends.
+// At the end of the session, time for the kernel to drop the last names.
 constexpr std::chrono::seconds notice_time_max{2};
 
 }  // namespace
 
 void Notifier::attributes(NodeId node) {
-    // A negative offset: attributes only, so that no page's lock is waited for.
+    // A negative offset: attributes only, which waits for no page lock.
     fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
 }
 
 void Notifier::name(NodeId parent, const std::string& name, std::function<void()> then) {
-    // Not `this`: it may outlive the Notifier.
+    // Do not capture `this`: the job may outlive the Notifier.
     const bool accepted = thread_->submit([session = session_, stopped = stopped_, parent, name, then] {
         if (!*stopped) {
             fuse_lowlevel_notify_inval_entry(session, parent, name.c_str(), name.size());
