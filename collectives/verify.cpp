@@ -72,8 +72,8 @@ bool is_sound(const Index& index) {
     return index.entries > 0 && index.entries <= directory_entries_max && index.first_names.size() == pieces;
 }
 
-// What lasts is of one version: as long as its file says. (What was read while the file changed may not be,
-// and is kept by nobody.)
+// Objects that last are of one version and as long as their file says. (An object read during a change may
+// not be, and nobody keeps it.)
 bool suits(const Extent& extent, const Object& object, const ObjectKey& key) {
     const std::uint64_t size = extent.attributes.size;
     const std::uint64_t expected = std::min(extent_bytes, size - std::min(size, key.index * extent_bytes));
@@ -90,8 +90,7 @@ bool is_sound(const Xattrs& xattrs) {
 }
 
 bool suits(const Object& object, const ObjectKey& key) {
-    // Where the directory has other names by now, they are told at once, and asked for by their own key
-    // later.
+    // If the directory has other names by now, the answer holds them, and later requests use their own key.
     const bool is_other_version =
         object.index() != nullptr || (object.listing() != nullptr && object.listing()->has_attributes());
     if (key.kind == ObjectKind::names && is_other_version && !object.lifetime) {
