@@ -1,5 +1,5 @@
-// The protocol core of a node: gets wanted objects here, once, from the one node that reads them, and passes
-// on what others want.
+// The protocol core of a node: gets each wanted object once, from the node that reads it, and passes on the
+// objects that other nodes want.
 //
 //   want, Interest ──► Waiting ──Interest──► next node on the way up ... ──► the reader's Waiting
 //                                                                                   │
@@ -8,13 +8,13 @@
 // The Mover only connects its three parts: Waiting (who waits for what, and until when), Reading (what this
 // node reads) and Spreading (what goes to whom). Membership says who the reader is.
 //
-// A reader whose read ends in what may be the fault of its own mount, or takes too long, passes the interest
-// on to the next reader, with what it found. If that one finds the same, the two are believed. If it finds
-// something better, the first one resigns its office for a while.
+// If a read is too slow, or its result may be the fault of the reader's own mount, the reader passes the
+// interest on to the next reader, with its result. If that one finds the same, all nodes believe it. If it
+// finds something better, the first reader resigns its office for a while.
 //
-// Sans-I/O: a deterministic state machine. It knows no MPI, no FUSE, no threads and no wall clock; inputs are
-// its methods, outputs are Effects. The daemon drives it with real ones, tests/sim drives thousands of it
-// with simulated ones.
+// Sans-I/O: a deterministic state machine without MPI, FUSE, threads and wall clock. Inputs are its methods,
+// outputs are Effects. The daemon drives it with real Effects, tests/sim drives thousands with simulated
+// ones.
 #pragma once
 
 #include <chrono>

@@ -16,14 +16,14 @@ using NodeId = std::uint64_t;
 // See inode_table.hpp.
 enum class InodeState : std::uint8_t { listed, read, kept, kept_and_read, nameless };
 
-// Records of inodes, one after the other, each with its name. An inode has one record, and is known by
-// nothing else. A process that is killed leaves the records whole:
-// - A record counts once the end of all says so.
-// - Counts and states change in place. Attributes do not: with new ones the inode gets a new record, and then
-//   the old one is removed. If both are there, the later one is right.
+// Records of inodes, one after the other, each with its name. An inode has one record, the only copy of its
+// data. If the process is killed, the records are valid:
+// - A record counts once the stored end of the records is behind it.
+// - Counts and states change in place. For new attributes, the inode gets a new record, and then the old one
+//   is removed. If both exist, the later one is right.
 //
-// There are two halves: what is left of one that holds mostly removed records is copied into the other, and
-// then the halves are swapped.
+// There are two halves. If one holds mostly removed records, its other records are copied into the second
+// half, and then the halves are swapped.
 //
 // Not thread-safe; belongs to an InodeTable.
 class InodeRecords {

@@ -18,28 +18,28 @@ namespace copper {
 
 inline constexpr NodeId root_node = 1;
 
-// The inodes that the kernel knows. Thread-safe: one lock, held for a few steps in hash tables, and nothing
-// inside is ever referred to from outside.
+// The inodes that the kernel knows. Thread-safe: one lock, held for a few steps in hash tables. No reference
+// to its content ever leaves the table.
 //
-// The kernel is told one type and one size of an inode, ever, and gets bytes of one Version of it. What else
-// is found under its name gets another inode, and whoever has the old file open keeps the old one.
+// An inode never changes its type or size, and the kernel gets bytes of one Version of it. If its name comes
+// to mean anything else, the name gets another inode. Programs with the old file open keep the old one.
 //
 // An inode is in one of these states:
 //
 //   state          its name     its attributes are of                      and when the kernel forgets it
-//   listed         means it     the last Listing that told of it           it is removed
+//   listed         means it     the last Listing that named it             it is removed
 //   read           means it     the Version whose bytes the kernel has     it is removed
 //   kept           means it     a Version that a read has found            it stays
 //   kept_and_read  means it     the same, and the kernel has its bytes     it stays
-//   nameless       means        what the kernel was told last              it is removed
+//   nameless       means        the last answer to the kernel              it is removed
 //                  another one
 //
-//   look_up()      new -> listed. Unless `listed`, an inode knows better than an older Listing.
+//   look_up()      new -> listed. Unless `listed`, its attributes win over an older Listing.
 //   hand_out()     listed -> read, kept -> kept_and_read, with the Version found if it has the same size
-//   supersede()    new -> kept, for the name of an inode whose file is another one by now
-//   any of them, and detach(): the inode that the name has meant -> nameless
+//   supersede()    new -> kept, for a name that now means another file
+//   any of them, and detach(): the inode that the name meant -> nameless
 //
-// An inode with others below it stays as well. One takes some 150 bytes and its name.
+// An inode with others below it stays, too. An inode takes some 150 bytes and its name.
 class InodeTable {
   public:
     // At most this many inodes are `kept` or `kept_and_read`.
