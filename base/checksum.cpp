@@ -2,8 +2,8 @@
 
 #include <new>
 
-// The library's functions, not inlined ones: they pick the widest vectors that the processor has, which makes
-// them three times as fast as what every processor can run.
+// Calls the library instead of inlining it: the library picks the widest vectors of the processor, which is
+// three times as fast as code that runs on every processor.
 #ifdef COPPER_XXHASH_DISPATCHES
 #include <xxh_x86dispatch.h>
 #else
@@ -15,7 +15,7 @@
 namespace copper {
 namespace {
 
-constexpr std::size_t secret_bytes = 192;  // as many as the secret that the library brings
+constexpr std::size_t secret_bytes = 192;  // the size of the library's own secret
 
 struct Secret {
     bool is_set = false;

@@ -1,4 +1,4 @@
-// What tells whether the bytes of an object are right: xxh3, keyed with the secret of the job where there is
+// Checksums that show whether the bytes of an object are right: xxh3, keyed with the job's secret if there is
 // one (job_key.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@ namespace copper {
 
 std::uint64_t checksum_of(std::span<const std::byte> bytes);
 
-// The same of bytes that come one part after the other. Not thread-safe.
+// The same checksum for bytes that arrive in parts. Not thread-safe.
 class RunningChecksum {
   public:
     RunningChecksum();

@@ -6,7 +6,7 @@
 
 namespace copper {
 
-// What an error number of the system means. Thread-safe, unlike strerror(3).
+// The text of a system error number. Thread-safe, unlike strerror(3).
 inline std::string error_text(int error = errno) {
     return std::generic_category().message(error);
 }

@@ -1,4 +1,4 @@
-// A value that can be reached only through its lock (the idea of kj's MutexGuarded).
+// A value that code can reach only while it holds the lock (the idea of kj's MutexGuarded).
 #pragma once
 
 #include <mutex>
@@ -13,7 +13,7 @@ class Guarded {
       public:
         T* operator->() { return value_; }
         T& operator*() { return *value_; }
-        // For a condition variable that waits on this value.
+        // For a condition variable.
         std::unique_lock<std::mutex>& lock() { return lock_; }
 
       private:

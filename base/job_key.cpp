@@ -31,7 +31,7 @@ std::optional<JobKey> JobKey::from_text(std::string_view text) {
 }
 
 std::string JobKey::text() const {
-    std::string text(2 * bytes + 1, '\0');  // with the end that sodium_bin2hex writes
+    std::string text(2 * bytes + 1, '\0');  // sodium_bin2hex also writes a NUL
     sodium_bin2hex(text.data(), text.size(), secret_.data(), secret_.size());
     text.pop_back();
     return text;

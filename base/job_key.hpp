@@ -11,14 +11,14 @@
 
 namespace copper {
 
-// A value. Never to be logged, nor to stand in a command line. What the bytes are used for is derived from
-// them (crypto_kdf of libsodium, that is BLAKE2b), so that one use tells nothing of another one's key.
+// A value. Never log it, and never put it on a command line. Each use gets its own key, derived from the
+// secret (crypto_kdf of libsodium, which is BLAKE2b): one derived key reveals nothing about another one.
 class JobKey {
   public:
     static constexpr std::size_t bytes = 32;
 
     static JobKey random();
-    // Nothing unless it is what text() makes.
+    // Nothing if text() cannot have made this text.
     static std::optional<JobKey> from_text(std::string_view text);
     // Hexadecimal digits.
     std::string text() const;
@@ -33,11 +33,11 @@ class JobKey {
     std::array<unsigned char, bytes> secret_;
 };
 
-// Makes checksum_of() depend on the key, in this process; nothing: as it is without. REQUIRES: no other
-// thread runs yet, and nothing has been checksummed that is still there.
+// From now on, checksum_of() in this process depends on the key. Without a key, it does not. REQUIRES: no
+// other thread runs yet, and no checksum made earlier is still in use.
 //
-// The one global state of Copper, and constant once the daemon has threads: whoever reads, codes, sends or
-// checks bytes must mean the same checksum.
+// This is Copper's only global state. It is constant once the daemon has threads, because all code that
+// reads, codes, sends or checks bytes must compute the same checksum.
 void key_checksums(const std::optional<JobKey>& key);
 
 }  // namespace copper

@@ -8,9 +8,9 @@
 
 namespace copper {
 
-// Counts of durations in buckets of a quarter of a power of two of microseconds (the layout of HdrHistogram
-// with two bits of precision): 19% wide at most. Thread-safe; histograms of several nodes are merged by
-// adding their buckets.
+// Counts durations in buckets. Four buckets cover each power of two of microseconds (the layout of
+// HdrHistogram with two bits of precision), so a bucket is at most 19% wide. Thread-safe. To merge histograms
+// of several nodes, add their buckets.
 class LatencyHistogram {
   public:
     static constexpr std::size_t bucket_count = 128;
@@ -19,8 +19,8 @@ class LatencyHistogram {
     void record(std::chrono::nanoseconds latency);
     Buckets buckets() const;
 
-    // The upper bound in microseconds of the bucket where `quantile` (0..1) of all counts is reached; 0
-    // without counts.
+    // The upper bound in microseconds of the bucket that reaches `quantile` (0..1) of all counts; 0 without
+    // counts.
     static std::uint64_t quantile_us(const Buckets& buckets, double quantile);
 
   private:

@@ -16,7 +16,7 @@ namespace copper {
 namespace {
 
 constexpr const char* mountinfo_path = "/proc/self/mountinfo";
-constexpr std::int64_t outside = -1;  // the parent of mounts whose own is not in the table
+constexpr std::int64_t outside = -1;  // the parent of a mount whose parent is not in the table
 constexpr std::array<std::string_view, 3> kernel_directories = {"/dev", "/proc", "/sys"};
 
 bool is_kernel_type(std::string_view type) {
@@ -70,12 +70,12 @@ std::string read_all(int fd) {
     return text;
 }
 
-// Whether opening `path` lets an automounter mount it again.
+// Whether an automounter will mount `path` again when somebody opens it.
 bool is_automounted(std::string_view path, const std::vector<Mount>& mounts) {
     const Mount* innermost = nullptr;
     for (const auto& mount : mounts) {
         const bool is_nearer =
-            innermost == nullptr || mount.point.size() >= innermost->point.size();  // later ones are on top
+            innermost == nullptr || mount.point.size() >= innermost->point.size();  // a later mount is on top
         if (is_within(path, mount.point) && is_nearer) {
             innermost = &mount;
         }
@@ -90,7 +90,7 @@ bool changed_since_last_asked(int mountinfo) {
 
 }  // namespace
 
-// libmount only parses here: its table has no cache, without which it asks no filesystem about the paths.
+// libmount only parses here. Without a cache, its table does not touch the filesystems that it lists.
 std::vector<Mount> parse_mounts(std::string_view mountinfo) {
     std::string text(mountinfo);
     const Owned<std::FILE> stream(::fmemopen(text.data(), text.size(), "r"));
@@ -146,8 +146,8 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
             continue;
         }
         auto kind = is_kernel_directory(prefix) ? Walk::kernel_filesystem : Walk::allowed;
-        // Mounts may be stacked on one point: each lies in the one below, so as many steps as there are
-        // mounts do.
+        // Several mounts can be stacked on one point, each on the one below. So this takes at most as many
+        // steps as there are mounts.
         const auto& nodes = point->second;
         for (std::size_t step = 0; step < nodes.size(); ++step) {
             const auto above = std::find_if(nodes.begin(), nodes.end(),
@@ -194,7 +194,7 @@ void MountTable::read(State& state) const {
     take(state);
 }
 
-// Makes the map of the mounts, and of those that were remembered and are not among them.
+// Makes the map from the mounts, and from the remembered mounts that are missing among them.
 void MountTable::take(State& state) const {
     std::set<std::string_view> points;
     for (const auto& mount : state.mounts) {
@@ -216,7 +216,7 @@ void MountTable::take(State& state) const {
 }
 
 void MountTable::follow(State& state) const {
-    // A table that changes while it is read may be read in halves; it is flagged again then.
+    // A table that changes during the read can be half old, half new. The kernel then flags it again.
     constexpr int attempts_max = 8;
     for (int attempt = 0;
          attempt < attempts_max && state.mountinfo && changed_since_last_asked(state.mountinfo.get());

@@ -1,4 +1,4 @@
-// Which paths of this machine Copper must not walk into, from /proc/self/mountinfo (proc(5)).
+// The mount table of this machine (/proc/self/mountinfo, proc(5)), and which paths Copper must not enter.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@
 
 namespace copper {
 
-// The file system type under which Copper mounts itself.
+// The filesystem type of Copper's own mounts.
 inline constexpr std::string_view copper_filesystem_type = "fuse.copper";
 
 struct Mount {
-    std::string point;  // a normalised path
+    std::string point;  // normalised
     std::string type;
     std::int64_t id = 0;
-    std::int64_t parent = 0;   // the id of the mount that `point` lies in
+    std::int64_t parent = 0;   // the id of the mount that contains `point`
     std::string device = {};   // "major:minor"
-    std::string options = {};  // of the filesystem: "rw,user_id=0,..."
+    std::string options = {};  // the filesystem's own: "rw,user_id=0,..."
 };
 
-// The text of a mountinfo file; lines that are not understood are left out.
+// Parses the text of a mountinfo file. Skips lines that are malformed.
 std::vector<Mount> parse_mounts(std::string_view mountinfo);
 
-// All mounts that this process sees, in the order of the kernel's table (a later one covers an earlier one).
+// All mounts that this process sees, in the kernel's order: a later mount covers an earlier one.
 std::vector<Mount> read_mounts();
 
 // One state of the mount table. Immutable.
@@ -45,19 +45,18 @@ class MountMap {
         std::string point;
     };
 
-    // `lost`: the points of mounts that were there before.
+    // `lost`: the points of earlier mounts that are gone.
     explicit MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lost = {});
 
-    // The first mount on the way to `path` that must not be entered. A mount that another one hides is no
-    // obstacle.
+    // The first mount on the way to `path` that Copper must not enter. A hidden mount is no obstacle.
     std::optional<Obstacle> obstacle(std::string_view path) const;
 
-    // The names in `directory` that are obstacles themselves.
+    // The names in `directory` that are obstacles.
     std::vector<std::pair<std::string, Walk>> obstacles_in(std::string_view directory) const;
 
-    // Whether a mount that held `path` is gone. What is found there now is another directory.
+    // Whether `path` was on a mount that is gone. The path now leads to another directory.
     bool is_lost(std::string_view path) const;
-    // Whether a mount on a name in `directory` is gone.
+    // Whether a name in `directory` was a mount point whose mount is gone.
     bool has_lost_in(std::string_view directory) const;
 
   private:
@@ -73,14 +72,15 @@ class MountMap {
     using ByPath = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
 
     ByPath<std::vector<Node>> points_;
-    ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory they stand in
+    ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory that contains them
     std::vector<std::string> lost_;
 };
 
-// Thread-safe. Follows changes of the mount table: the kernel flags them on the open file (poll with
-// POLLPRI), so an unchanged table is parsed once. Remembers the mounts within `trees` and those that hold
-// them: if one of them goes, an empty directory comes to light in its place, which must not be taken for what
-// was mounted there. (Not so where an automounter has unmounted what was idle: it mounts it again.)
+// Thread-safe. Follows changes of the mount table: the kernel flags a change on the open file (poll with
+// POLLPRI), so an unchanged table is parsed once. Remembers the mounts that lie within `trees` or contain
+// them. If one of these mounts goes away, an empty directory appears in its place, and Copper must not
+// mistake it for the mounted one. (An automounter may unmount an idle filesystem and will mount it again, so
+// such a mount does not count as lost.)
 class MountTable {
   public:
     static constexpr std::size_t remembered_max = 1024;
@@ -88,13 +88,13 @@ class MountTable {
     explicit MountTable(Trees trees = Trees({}));
 
     using Walk = MountMap::Walk;
-    // What stands in the way of reading `path`: it lies in a Copper mount (this daemon's or another's), or in
-    // /proc, /sys, /dev and their like.
+    // Whether `path` may be read: not if it is in a Copper mount (this daemon's or another's), or in /proc,
+    // /sys, /dev and the like.
     Walk walk(std::string_view path);
 
     std::shared_ptr<const MountMap> current();
 
-    // What is mounted at `path` and below, and no more than that, is remembered from now on.
+    // Forgets the remembered mounts at `path` and below, and remembers those that are there now.
     void forget(std::string_view path);
 
   private:

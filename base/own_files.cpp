@@ -29,7 +29,7 @@ std::string in_octal(mode_t mode) {
     return text.data();
 }
 
-// In a user namespace that does not map it, root shows as this user, like everybody who is not mapped.
+// A user namespace that does not map root shows this user instead of root, as for everybody it does not map.
 constexpr uid_t user_not_mapped = 65534;
 
 bool maps_every_user() {
@@ -45,7 +45,7 @@ bool is_trusted(uid_t user) {
     return user == ::geteuid() || user == 0 || (user == user_not_mapped && !maps_every_user());
 }
 
-// Many sites give each user a group of the user's name, and let that group write by default.
+// Many sites give each user a group with the user's name, and let that group write by default.
 bool is_group_of_one(gid_t group) {
     const passwd* user = ::getpwuid(::geteuid());
     if (user == nullptr || user->pw_gid != group) {
@@ -56,7 +56,7 @@ bool is_group_of_one(gid_t group) {
     return found != nullptr && name == found->gr_name && found->gr_mem[0] == nullptr;
 }
 
-// In a sticky directory only its owner and the owner of what is in it can rename that.
+// In a sticky directory, only the owner of the directory and the owner of a file can rename the file.
 bool lets_others_write(const struct stat& directory) {
     if ((directory.st_mode & writable_by_others) == 0 || (directory.st_mode & S_ISVTX) != 0) {
         return false;
@@ -74,8 +74,7 @@ std::string fault_of(const std::string& path) {
         return path + ": is not a directory";
     }
     if (!is_trusted(found.st_uid)) {
-        return path + ": belongs to user " + std::to_string(found.st_uid) +
-               ", who could put something else in its place";
+        return path + ": belongs to user " + std::to_string(found.st_uid) + ", who could replace it";
     }
     if (lets_others_write(found)) {
         return path + ": other users may write there (its mode is " + in_octal(found.st_mode) +
@@ -119,7 +118,7 @@ tl::expected<UniqueFd, std::string> open_private_directory(int parent, const std
 
 tl::expected<UniqueFd, std::string> open_own_file(int parent, const std::string& name, mode_t mode) {
     constexpr int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    // A new file is this user's, whatever owner the filesystem gives it (NFS may give root's to nobody).
+    // This user made the file, whatever owner the filesystem reports (NFS may report nobody instead of root).
     UniqueFd fd(retry_eintr([&] { return ::openat(parent, name.c_str(), flags | O_CREAT | O_EXCL, mode); }));
     if (fd) {
         return fd;
@@ -132,14 +131,14 @@ tl::expected<UniqueFd, std::string> open_own_file(int parent, const std::string&
         return failure(name, error_text());
     }
     if (!fd || !is_own_file(fd.get())) {
-        return failure(name, "is a link, a file of another user, or no regular file; remove it");
+        return failure(name, "is a link, a file of another user, or not a regular file; remove it");
     }
     return fd;
 }
 
 tl::expected<std::string, std::string> read_regular_file(int parent, const std::string& name,
                                                          std::size_t bytes_max) {
-    // A FIFO would hold up who opens it, until somebody writes.
+    // Opening a FIFO would block until somebody writes.
     const UniqueFd fd(retry_eintr([&] {
         return ::openat(parent, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     }));
@@ -148,7 +147,7 @@ tl::expected<std::string, std::string> read_regular_file(int parent, const std::
         return failure(name, error_text());
     }
     if (!S_ISREG(found.st_mode)) {
-        return failure(name, "is no regular file");
+        return failure(name, "is not a regular file");
     }
     std::string text;
     std::array<char, 4096> buffer;
@@ -170,7 +169,8 @@ std::string path_of(const UniqueFd& fd) {
 }
 
 std::string why_others_can_exchange(const std::string& path) {
-    // From the root down: what is above has been found to be safe, so nobody exchanges what is looked at.
+    // Goes down from the root: nobody can exchange the directory being checked, because those above it are
+    // safe.
     for (std::size_t end = 1;;) {
         auto fault = fault_of(path.substr(0, end));
         if (!fault.empty() || end >= path.size()) {

@@ -1,5 +1,5 @@
-// Files and directories in places where other users can put something too, /tmp above all. Each function
-// opens what is there and checks what it has opened, so nobody can exchange it in between.
+// Files and directories in places where other users can create files, too, /tmp above all. Each function
+// opens first and then checks what it opened, so nobody can exchange the file between check and use.
 #pragma once
 
 #include <sys/types.h>
@@ -15,25 +15,26 @@ namespace copper {
 enum class Missing { refuse, make };
 
 // Opens directory `name` below `parent` (AT_FDCWD for a path), without following a symbolic link at its end.
-// It must belong to `owner` and be closed to all others (mode 0700). `make` creates it so.
+// It must belong to `owner` and be closed to all others (mode 0700). `make` creates it that way.
 tl::expected<UniqueFd, std::string> open_private_directory(int parent, const std::string& name, uid_t owner,
                                                            Missing missing);
 
-// Opens a file for appending, and creates it with `mode` if it is missing. A file that is there already must
-// be a regular file of this user, under no other name: else somebody may have put a link to another file of
-// this user there. Never blocks.
+// Opens a file for appending. Creates it with `mode` if it is missing. An existing file must be a regular
+// file of this user with a single name: otherwise somebody may have planted a link to another file of this
+// user. Never blocks.
 tl::expected<UniqueFd, std::string> open_own_file(int parent, const std::string& name, mode_t mode);
 
-// The text of a regular file. The error says what else is there. Never blocks, and follows no symbolic link.
+// Reads a regular file. If it is something else, the error says what. Never blocks, never follows a symbolic
+// link.
 tl::expected<std::string, std::string> read_regular_file(int parent, const std::string& name,
                                                          std::size_t bytes_max);
 
-// How to name an open file to whoever takes only a path.
+// A path to an open file, for functions that take only a path.
 std::string path_of(const UniqueFd& fd);
 
-// What lets another user exchange the directory `path`, in words with what to do about it; empty if nothing
-// does. Only this user and root may be able to rename it or a directory above it, and to write into it.
-// REQUIRES: an absolute, normalised path, whose directories exist.
+// Why another user could exchange the directory `path`, and how to fix that; empty if nobody can. Only this
+// user and root may be able to rename the directory or one above it, or to write into it. REQUIRES: an
+// absolute, normalised path of an existing directory.
 std::string why_others_can_exchange(const std::string& path);
 
 }  // namespace copper

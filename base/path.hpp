@@ -1,7 +1,7 @@
 // Absolute paths of the backing filesystem, as text.
 //
-// Inside Copper a path is always *normalised*: it starts with '/', has no empty, "." or ".." component and no
-// slash at its end (the root is "/"). Any byte but NUL may stand in a name; nothing assumes UTF-8.
+// Inside Copper every path is *normalised*: it starts with '/', has no empty, "." or ".." component, and does
+// not end with a slash (the root is "/"). A name can hold any byte but NUL; nothing assumes UTF-8.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,16 @@ namespace copper {
 inline constexpr std::size_t path_bytes_max = 4096;
 inline constexpr std::size_t name_bytes_max = 255;
 
-// Collapses doubled slashes and "." components and drops a slash at the end. Returns nothing for a path that
-// is relative, has a ".." component (resolving it as text would be wrong across symbolic links), or is too
-// long.
+// Collapses doubled slashes and "." components, and drops a slash at the end. Returns nothing if the path is
+// relative, too long, or has a ".." component (its meaning depends on symbolic links).
 std::optional<std::string> normalise_path(std::string_view path);
 
 bool is_normalised_path(std::string_view path);
 
-// A name that may stand in a Listing: not empty, not "." or "..", no slash, no NUL, at most name_bytes_max.
+// Whether a Listing may hold this name: not empty, not "." or "..", no slash, no NUL, at most name_bytes_max.
 bool is_valid_name(std::string_view name);
 
-// Parent of "/a/b" is "/a", of "/a" and of "/" it is "/".
+// The parent of "/a/b" is "/a". The parent of "/a" and of "/" is "/".
 std::string_view parent_path(std::string_view path);
 
 // The last component; empty for the root.

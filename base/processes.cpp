@@ -26,10 +26,11 @@ std::optional<std::string> find_program(const std::string& name) {
 
 std::uint64_t start_time_of(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    // The process may end between open and read, which then fails: an empty text.
+    // If the process ends between open and read, the text is empty.
     std::string text;
     std::getline(file, text, '\0');
-    // Field 2 is the command in parentheses, which may hold anything; field 3 follows the last parenthesis.
+    // Field 2 is the command in parentheses and can contain any character. Field 3 follows the last
+    // parenthesis.
     const auto end_of_command = text.rfind(')');
     if (end_of_command == std::string::npos) {
         return 0;
@@ -41,7 +42,7 @@ std::uint64_t start_time_of(pid_t pid) {
     for (int i = first_field; i <= start_time_field; ++i) {
         fields >> field;
         if (i == first_field && field == "Z") {
-            return 0;  // it has ended, and waits for its parent
+            return 0;  // a zombie
         }
     }
     std::uint64_t started = 0;

@@ -9,12 +9,11 @@
 
 namespace copper {
 
-// Where a program of this name lies in PATH; a name with a slash stands for itself. Nothing if it cannot be
-// executed.
+// Finds a program in PATH. A name with a slash is a path already. Nothing if it is not executable.
 std::optional<std::string> find_program(const std::string& name);
 
-// When it started: field 22 of /proc/<pid>/stat, which tells a process from a later one of the same id. 0 if
-// there is no such process.
+// The start time of a process, field 22 of /proc/<pid>/stat; 0 if there is no such process. Process ids are
+// reused; an id with its start time is unique.
 std::uint64_t start_time_of(pid_t pid);
 bool is_running(pid_t pid, std::uint64_t started);
 

@@ -1,4 +1,4 @@
-// To whom a reader sends what it has read.
+// Who gets what a reader has read.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace copper {
 
 enum class Push : std::uint8_t {
-    automatic,  // to everyone, what is shared as far as the reader can see (Sharing); else to those who ask
-    always,     // to everyone
-    never,      // to those who ask
+    automatic,  // everyone, if the reader sees that nodes share it (Sharing); otherwise those who ask
+    always,     // everyone
+    never,      // those who ask
 };
 
 }  // namespace copper

@@ -1,4 +1,4 @@
-// How fast something has been of late.
+// How fast a link or a codec has recently been.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace copper {
 
-// A mean over the measurements of bytes and the time that they took, in which an earlier one weighs less.
+// Bytes per second over all measurements; older ones weigh less.
 class Rate {
   public:
     void add(std::size_t bytes, std::chrono::nanoseconds time) {
@@ -17,7 +17,7 @@ class Rate {
         seconds_ = kept * seconds_ + std::chrono::duration<double>(time).count();
     }
 
-    // 0: nothing has been measured.
+    // 0 before the first measurement.
     double bytes_per_second() const { return seconds_ > 0 ? bytes_ / seconds_ : 0; }
 
   private:
@@ -25,22 +25,22 @@ class Rate {
     double seconds_ = 0;
 };
 
-// What a node knows of its own sending.
+// What a node knows about its own sending.
 struct Link {
-    double bytes_per_second = 0;        // at best of late; 0: not known
-    std::uint64_t bytes_under_way = 0;  // that wait to leave, or are leaving
+    double bytes_per_second = 0;        // the best recent rate; 0 if unknown
+    std::uint64_t bytes_under_way = 0;  // waiting to leave, or leaving
 };
 
-// What a link achieves at best of late: a receiver that is busy makes it look slower than it is. Judged by
-// whole spans, because messages that waited behind each other in a buffer are reported in bunches, each
-// faster than any link.
+// The best recent rate of a link. The best, because a busy receiver makes the link look slower than it is.
+// Measured in spans, because messages that queued behind each other complete in bunches, each faster than any
+// link.
 class LinkRate {
   public:
     static constexpr std::chrono::milliseconds span_time{50};
-    static constexpr std::size_t span_bytes = 64U << 20;  // a fast link's: it need not take that long
+    static constexpr std::size_t span_bytes = 64U << 20;  // ends a span early on a fast link
 
     void add(std::size_t bytes, std::chrono::nanoseconds time) {
-        constexpr double kept = 0.9;  // half of it after 7 spans
+        constexpr double kept = 0.9;  // half after 7 spans
         bytes_ += bytes;
         time_ += time;
         if (time_ >= span_time || (bytes_ >= span_bytes && time_.count() > 0)) {
@@ -51,7 +51,7 @@ class LinkRate {
         }
     }
 
-    // 0: no span has ended.
+    // 0 before the first span ends.
     double bytes_per_second() const { return best_; }
 
   private:

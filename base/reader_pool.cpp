@@ -12,7 +12,7 @@ ReaderPool::ReaderPool(Options options) : options_(options) {
 }
 
 ReaderPool::~ReaderPool() {
-    std::deque<Job> dropped;  // what a job owns dies without the lock
+    std::deque<Job> dropped;  // destroyed without the lock
     {
         auto state = state_.lock();
         state->closed = true;

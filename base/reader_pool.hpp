@@ -1,4 +1,4 @@
-// Threads that wait for the filesystem, so that nothing else has to.
+// Threads that wait for the filesystem, so that no other thread has to.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@
 
 namespace copper {
 
-// Thread-safe. The destructor waits for the jobs that have begun and drops the others.
+// Thread-safe. The destructor waits for running jobs and drops the others.
 class ReaderPool {
   public:
     using Job = std::function<void()>;
@@ -23,7 +23,7 @@ class ReaderPool {
     explicit ReaderPool(Options options);
     ~ReaderPool();
 
-    // False if queued_max jobs wait already; the job is not run then.
+    // False if queued_max jobs are waiting: the job will not run.
     [[nodiscard]] bool submit(Job job);
 
   private:

@@ -1,5 +1,5 @@
-// Which paths are mirrored cooperatively: everything within one of the trees. What lies outside is mirrored
-// too, but each node reads it by itself.
+// Which paths the nodes mirror together: everything in one of the trees. Other paths are mirrored too, but
+// each node reads them itself.
 #pragma once
 
 #include <string>

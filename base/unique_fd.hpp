@@ -1,4 +1,4 @@
-// An owned file descriptor, and the one place where EINTR is handled.
+// An owned file descriptor, and the only place that handles EINTR.
 #pragma once
 
 #include <unistd.h>
@@ -32,7 +32,7 @@ class UniqueFd {
     int fd_ = -1;
 };
 
-// Calls `f` again as long as it fails with EINTR.
+// Repeats `f` while it fails with EINTR.
 template <typename F>
 auto retry_eintr(F f) {
     auto result = f();

@@ -1,4 +1,4 @@
-// What reads the backing filesystem into objects.
+// The interface of everything that reads the backing filesystem into objects.
 #pragma once
 
 #include <string_view>
@@ -19,8 +19,8 @@ class BackingStore {
     // can tell. A second node must find the same before it becomes what all nodes see.
     virtual ObjectPtr read(const ObjectKey& key) = 0;
 
-    // Lets go of what is kept open of `path` and below, so that later reads see the filesystem's present
-    // state. REQUIRED of whoever drops a path from the caches, for a refresh.
+    // Closes what is open of `path` and below, so that later reads see the present state of the filesystem.
+    // REQUIRED when a refresh drops a path from the caches.
     virtual void forget(std::string_view path) { static_cast<void>(path); }
 };
 

@@ -25,7 +25,7 @@ Guarded<Cache::Shard>& Cache::shard_of(const ObjectKey& key) {
 std::uint64_t Cache::footprint(const ObjectKey& key, const Object& object) {
     constexpr std::size_t pointer = sizeof(void*);
     constexpr std::size_t map_node = 2 * pointer + sizeof(Shard::value_type) + pointer;  // and its bucket
-    constexpr std::size_t kept = 2 * pointer + sizeof(Kept);  // and the shared_ptr's counts
+    constexpr std::size_t kept = 2 * pointer + sizeof(Kept);  // and the counts of the shared_ptr
     constexpr std::size_t queue_node = 2 * pointer + sizeof(KeptPtr);
     constexpr std::size_t expiry_node = 5 * pointer + sizeof(KeptPtr);
     return object.bytes() + 2 * allocated_bytes(key.path.size() + 1) + allocated_bytes(map_node) +
@@ -46,8 +46,8 @@ void Cache::get(const ObjectKey& key, Waiter waiter) {
         Slot& slot = (*shard)[key];
         if (is_current(slot)) {
             hit = slot.kept->object;
-            // The kernel keeps the bytes of files that it got, and gets an extent in several pieces: that it
-            // asks for one does not tell that it will ask again.
+            // For an extent, a request does not predict another one: the kernel keeps file bytes itself, and
+            // asks for an extent in several parts.
             if (!is_extent(key)) {
                 slot.kept->use();
             }
@@ -108,7 +108,7 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
     }
 }
 
-// Unless another one took its place meanwhile.
+// Unless another object has taken its place.
 void Cache::forget(const KeptPtr& kept) {
     auto shard = shard_of(kept->key).lock();
     const auto slot = shard->find(kept->key);

@@ -1,4 +1,4 @@
-// One node's cache: objects by key, with one in-flight entry for each object that is being fetched.
+// One node's cache: objects by key, and one in-flight entry for each object that is being fetched.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace copper {
 
 using Clock = std::function<TimePoint()>;
 
-// Thread-safe. Waiters and the fetch function run without any lock held: a hit's waiter in the caller's
-// thread, a miss's waiter in the thread that delivers.
+// Thread-safe. Calls waiters and the fetch function without holding a lock. A hit calls its waiter in the
+// caller's thread, a miss in the thread that delivers.
 class Cache {
   public:
     using Waiter = std::function<void(const ObjectPtr&)>;
@@ -35,36 +35,36 @@ class Cache {
         std::uint64_t budget_bytes = 0;
         std::uint64_t hits = 0;
         std::uint64_t misses = 0;
-        std::uint64_t evictions = 0;  // pushed out, or too large for the budget
+        std::uint64_t evictions = 0;  // evicted, or too large for the budget
     };
 
-    // `fetch` is called once for each object that is missing, however many ask; deliver() ends it.
+    // Calls `fetch` once for each missing object, however many callers ask; deliver() ends the fetch.
     Cache(Options options, Fetch fetch);
 
     // Calls `waiter` with the object, once.
     void get(const ObjectKey& key, Waiter waiter);
 
-    // The object if it is here, to pass it on: a use, but neither a hit nor a miss; fetches nothing.
+    // The object if the cache has it, to pass it on. Counts as a use, but as neither a hit nor a miss.
+    // Fetches nothing.
     ObjectPtr find(const ObjectKey& key);
 
-    // Keeps the object, for which others may have to leave (one larger than the budget is not kept), and
-    // wakes all who wait for it.
+    // Keeps the object, evicts others if needed, and wakes all waiters. Does not keep an object larger than
+    // the budget.
     void deliver(const ObjectKey& key, const ObjectPtr& object);
 
-    // Keeps an equal object instead, which lies elsewhere in memory, if it still keeps `object`.
+    // Replaces `object`, if it is still kept, by an equal object in other memory.
     void replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal);
 
-    // Forgets what is kept of `path` and everything below it. What is in flight stays in flight.
+    // Drops `path` and everything below it. Fetches in flight go on.
     void drop(std::string_view path);
 
-    // How much of a file may be fetched ahead of its reading: what the budget, and what is in flight for
-    // other readings, leave room for.
+    // How many extents of a file to fetch ahead, given the budget and what other fetches have in flight.
     std::uint32_t read_ahead_extents() const;
 
     Statistics statistics() const;
 
   private:
-    // Either an object or, while it is in flight, those who wait for it.
+    // Either an object or, while it is in flight, its waiters.
     struct Slot {
         KeptPtr kept;
         std::vector<Waiter> waiters;
@@ -73,7 +73,7 @@ class Cache {
     static constexpr std::size_t shard_count = 64;
 
     Guarded<Shard>& shard_of(const ObjectKey& key);
-    // Everything that is allocated for an object and for keeping it.
+    // All memory allocated for an object and its entry.
     static std::uint64_t footprint(const ObjectKey& key, const Object& object);
     bool is_current(const Slot& slot) const;
     void forget(const KeptPtr& kept);

@@ -12,7 +12,7 @@ namespace copper {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-using Size = std::uint32_t;  // of a coded block, as in the table
+using Size = std::uint32_t;  // of a coded block, in the table
 
 constexpr std::size_t saved_share_min = 16;  // a 16th
 constexpr std::size_t blocks_max = extent_bytes / coded_block_bytes;
@@ -25,7 +25,7 @@ std::size_t bytes_in_block(std::size_t plain_bytes, std::size_t block) {
     return std::min(coded_block_bytes, plain_bytes - block * coded_block_bytes);
 }
 
-// Where each coded block starts, and the last one ends; nothing if the table makes no sense.
+// Where each coded block starts, and where the last one ends; nothing if the table makes no sense.
 std::optional<std::array<std::size_t, blocks_max + 1>> block_starts(const Extent& extent) {
     const Bytes coded = extent.blob.span();
     const std::size_t blocks = blocks_of(extent.plain_bytes);
@@ -45,7 +45,7 @@ std::optional<std::array<std::size_t, blocks_max + 1>> block_starts(const Extent
     return starts[blocks] == coded.size() ? std::optional(starts) : std::nullopt;
 }
 
-// False if that is not what the block holds. REQUIRES: `coded` is not larger than `plain`.
+// False if the block is damaged. REQUIRES: `coded` is not larger than `plain`.
 bool decode_block(Bytes coded, std::span<std::byte> plain) {
     if (coded.size() == plain.size()) {
         std::memcpy(plain.data(), coded.data(), coded.size());
@@ -57,7 +57,7 @@ bool decode_block(Bytes coded, std::span<std::byte> plain) {
     return decoded == static_cast<int>(plain.size());
 }
 
-// Their number; 0 if they do not fit into `coded`.
+// The size of the coded block; 0 if it does not fit into `coded`.
 std::size_t code_block(Bytes plain, std::span<std::byte> coded) {
     const auto room = std::min(coded.size(), plain.size() - 1);
     const int bytes = LZ4_compress_default(reinterpret_cast<const char*>(plain.data()),
@@ -117,7 +117,7 @@ std::optional<PlainBytes> read_plain(const Extent& extent, std::size_t offset, s
     const std::size_t first = offset / coded_block_bytes;
     const std::size_t end = blocks_of(offset + size);
     const std::size_t skipped = first * coded_block_bytes;
-    auto decoded = memory.allocate(extent_bytes);  // of one size, so that it is used again
+    auto decoded = memory.allocate(extent_bytes);  // always the same size, so that the memory is reused
     for (std::size_t block = first; block < end; ++block) {
         const Bytes coded =
             extent.blob.span().subspan((*starts)[block], (*starts)[block + 1] - (*starts)[block]);

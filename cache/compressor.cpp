@@ -10,15 +10,15 @@
 namespace copper {
 namespace {
 
-// Of this thread alone: where cores are shared, a sample of 0.2 ms may wait for 30 ms, which reading ahead
-// hides from who waits for the file.
+// Of this thread only. On shared cores, a sample of 0.2 ms of work may take 30 ms of wall time, but programs
+// do not wait for that: read-ahead hides it.
 std::chrono::nanoseconds processor_time() {
     timespec time{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// Codes the first block and decodes it again.
+// Codes the first block and decodes it.
 CodingChoice::Sample take_sample(const Extent& extent, ExtentMemory& memory) {
     const auto plain = extent.blob.span().first(std::min(extent.blob.size, coded_block_bytes));
     const auto begin = processor_time();
@@ -59,7 +59,7 @@ bool CodingChoice::pays(const Sample& sample, const Link& link) {
     codec->add(sample.plain_bytes, sample.time);
     const double seconds =
         std::min(std::chrono::duration<double>(sample.time).count(), plain / codec->bytes_per_second());
-    // Behind another extent it is coded while the link is busy, and has only to keep up with it.
+    // If another extent is leaving, this one is coded meanwhile: coding only has to keep up with the link.
     const double spared = link.bytes_under_way >= extent_bytes ? plain : saved;
     return spared / link.bytes_per_second > seconds;
 }

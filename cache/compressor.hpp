@@ -1,4 +1,4 @@
-// Which extents are coded (codec.hpp) before they are sent: those for which it pays.
+// Decides which extents to compress (codec.hpp) before they are sent.
 #pragma once
 
 #include <array>
@@ -17,28 +17,28 @@
 namespace copper {
 
 enum class Compression {
-    automatic,  // where the link takes longer for what coding saves than it takes to code and decode
+    automatic,  // if the link saves more time than coding and decoding take
     off,
-    lz4,  // whatever shrinks by a 16th
+    lz4,  // everything that shrinks by a 16th
 };
 
-// The decision of Compression::automatic. A file whose bytes did not shrink is remembered by its key's hash,
-// until another file needs the slot, so that its other extents are not tried.
+// Decides for Compression::automatic. If the bytes of a file did not shrink, its other extents are not tried:
+// the class remembers the hash of the file's key until another file needs the slot.
 //
 // Thread-safe.
 class CodingChoice {
   public:
-    // Bytes that were coded and decoded again to find out. No coded_bytes: they do not shrink.
+    // A trial: bytes that were coded and decoded again. coded_bytes == 0: they do not shrink.
     struct Sample {
         std::size_t plain_bytes = 0;
         std::optional<std::size_t> coded_bytes;
-        std::chrono::nanoseconds time{0};  // both ways
+        std::chrono::nanoseconds time{0};  // for both directions
     };
 
     bool is_refused(const ObjectKey& key) const;
     void refuse(const ObjectKey& key);
-    // Whether to code what the sample is of. It takes as long as all of late did, or as this one did,
-    // whichever is less: any sample may have been interrupted.
+    // Whether to code the sampled extent. Assumes the average time of recent samples or the time of this one,
+    // whichever is less, because any sample may have been interrupted.
     bool pays(const Sample& sample, const Link& link);
 
   private:
@@ -54,8 +54,8 @@ class Compressor {
   public:
     explicit Compressor(Compression compression) : compression_(compression) {}
 
-    // The object, coded if it is an extent for which that pays. REQUIRES: it is not coded yet.
-    // Where the speed of the link is not known, `automatic` codes nothing.
+    // The object, or its coded form if it is an extent worth coding. REQUIRES: it is not coded yet. While the
+    // speed of the link is unknown, `automatic` codes nothing.
     ObjectPtr compress(const ObjectKey& key, ObjectPtr object, const Link& link);
 
   private:

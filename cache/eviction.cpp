@@ -59,7 +59,7 @@ Eviction::Usage Eviction::usage() const {
     return {.objects = queues->objects(), .bytes = queues->bytes(), .evictions = queues->evictions};
 }
 
-// REQUIRES: a queue is not empty. Each step takes a use away or an object out, so it ends.
+// REQUIRES: a queue is not empty. Ends, because each step takes away a use or an object.
 KeptPtr Eviction::next_to_leave(Queues& queues, TimePoint now) const {
     if (!queues.expiring.empty() && queues.expiring.begin()->first <= now) {
         return take_out(queues, *queues.expiring.begin()->second);
@@ -106,7 +106,7 @@ KeptPtr Eviction::take_out(Queues& queues, Kept& kept) {
     return taken;
 }
 
-// As many ghosts as objects, as in the paper.
+// As many ghosts as objects, like in the paper.
 void Eviction::remember(Queues& queues, const ObjectKey& key) {
     const auto hash = hash_of(key);
     if (queues.ghosts_by_hash.insert(hash).second) {

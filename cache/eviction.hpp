@@ -1,4 +1,4 @@
-// Which objects leave a cache when its budget is spent.
+// Chooses the objects that leave a cache when its budget is spent.
 #pragma once
 
 #include <atomic>
@@ -23,14 +23,13 @@ using TimePoint = std::chrono::steady_clock::time_point;
 class Kept;
 using KeptPtr = std::shared_ptr<Kept>;
 
-// An object in a cache, with its place in the queues of an Eviction. The rest of what is public needs no
-// lock.
+// An object in a cache, and its place in the queues of an Eviction. Public members need no lock unless noted.
 class Kept {
   public:
     Kept(ObjectKey key, ObjectPtr object, std::uint64_t bytes, std::optional<TimePoint> expires)
         : key(std::move(key)), object(std::move(object)), bytes(bytes), expires(expires) {}
 
-    // It may cross with the Eviction's own change of the count and be lost: it is a hint.
+    // May race with the Eviction's own change of the count and get lost. The count is only a hint.
     void use() {
         if (const auto uses = uses_.load(std::memory_order_relaxed); uses < uses_max) {
             uses_.store(uses + 1, std::memory_order_relaxed);
@@ -39,7 +38,7 @@ class Kept {
 
     const ObjectKey key;
     ObjectPtr object;           // guarded by the lock of the cache's shard
-    const std::uint64_t bytes;  // all that it takes of the budget
+    const std::uint64_t bytes;  // all it takes from the budget
     const std::optional<TimePoint> expires;
 
   private:
@@ -56,27 +55,28 @@ class Kept {
 };
 
 // S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023), by
-// bytes. A new object waits in the small queue and leaves from there, unless it was used more than once: then
-// it moves to the main queue, where each use gives it another round. So what is gone through once pushes out
-// nothing but its like. An object that comes back soon after it left the small queue (a ghost tells) goes to
-// the main queue directly. What has expired leaves before all others.
+// bytes. A new object enters the small queue. At the end of that queue it leaves the cache, or moves to the
+// main queue if it was used more than once. In the main queue, each use buys another round. So one-pass data
+// evicts only other one-pass data. The hash of an object that left the small queue stays behind as a ghost:
+// if the object comes back soon, it enters the main queue directly. Expired objects leave first.
 //
-// Thread-safe. It knows of objects and budget only: to take what leaves out of the cache is the caller's.
+// Thread-safe. Knows objects and budget only: the caller removes evicted objects from the cache.
 class Eviction {
   public:
     struct Usage {
         std::uint64_t objects = 0;
         std::uint64_t bytes = 0;
-        std::uint64_t evictions = 0;  // of objects that had not expired
+        std::uint64_t evictions = 0;  // objects that had not expired
     };
 
     explicit Eviction(std::uint64_t budget_bytes);
 
-    // Counts an object that was put into the cache, once, and returns what must leave for it: itself, if the
-    // budget is too small for it.
+    // Counts an object that was put into the cache, once. Returns the objects that must leave: possibly the
+    // new one, if it exceeds the budget.
     [[nodiscard]] std::vector<KeptPtr> admit(const KeptPtr& kept, TimePoint now);
 
-    // The cache took these out by itself; harmless if they have left already, or were not admitted yet.
+    // The cache removed these objects itself. Harmless for objects that have left already or were never
+    // admitted.
     void remove(std::span<const KeptPtr> taken_out);
 
     Usage usage() const;

@@ -12,7 +12,7 @@ constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t region_pages = 4;
 constexpr std::size_t region_bytes = region_pages * huge_page_bytes;
 
-// The address stays mapped: the next use of it gets new memory.
+// The address range stays mapped. Using it again gets fresh memory.
 void give_back(std::byte* begin, std::size_t bytes) {
     ::madvise(begin, bytes, MADV_DONTNEED);
 }
@@ -31,7 +31,8 @@ ExtentMemory::~ExtentMemory() {
 }
 
 void ExtentMemory::add_region(State& state) {
-    // A huge page starts at a multiple of its size. The part in front is never touched, and takes no memory.
+    // A huge page starts at a multiple of its size. The part in front of it is never touched and takes no
+    // memory.
     const std::size_t bytes = region_bytes + huge_page_bytes;
     void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
@@ -49,7 +50,8 @@ void ExtentMemory::add_region(State& state) {
     }
 }
 
-// Takes it out of its list. A page that is in use already comes first, so that whole pages become free.
+// Prefers a page whose other extent is in use, so that whole pages become free. Removes the page from its
+// list.
 std::size_t ExtentMemory::page_with_room(State& state) {
     const auto pop_back = [](auto& list) {
         const std::size_t page = list.back();
@@ -106,7 +108,7 @@ void ExtentMemory::shrink(State& state) {
             state.given_back.push_back(state.spare.front());
             state.spare.pop_front();
         } else {
-            // This splits a huge page: only where so many extents in use have a free neighbour.
+            // This splits a huge page, so it happens only if all free extents are in half-used pages.
             const Page& page = state.pages[state.half_spare.front()];
             give_back(page.begin + (page.used[0] ? extent_bytes : 0), extent_bytes);
             state.half_given_back.insert(state.half_spare.front());

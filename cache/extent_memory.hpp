@@ -13,13 +13,13 @@
 
 namespace copper {
 
-// An extent passes through a node once. Memory that is new to the process costs a page fault for every 4 KiB,
-// which takes longer than to receive the bytes. So extents lie in huge pages where the kernel has them
-// (Documentation/admin-guide/mm/transhuge.rst), two in each, and a stream uses the same memory again. What is
-// free beyond spare_bytes_max goes back to the kernel, so that other objects can take its place in the cache.
-// Bytes of other sizes come from the heap.
+// An extent passes through a node once. Fresh memory costs a page fault per 4 KiB, which takes longer than
+// receiving the bytes. So extents lie in huge pages where the kernel has them
+// (Documentation/admin-guide/mm/transhuge.rst), two per page, and a stream reuses its memory. Free memory
+// beyond spare_bytes_max goes back to the kernel, to make room for other objects in the cache. Allocations of
+// other sizes come from the heap.
 //
-// Thread-safe. What it gave out keeps it alive.
+// Thread-safe. Memory that was handed out keeps this object alive.
 class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
   public:
     static constexpr std::size_t spare_bytes_max = 16 * extent_bytes;
@@ -32,7 +32,7 @@ class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
     // `size` bytes, uninitialised.
     std::shared_ptr<std::byte[]> allocate(std::size_t size);
 
-    // Extents in use, and free ones that the kernel did not get back.
+    // Extents in use, and free ones not yet returned to the kernel.
     std::size_t bytes_held();
 
   private:
@@ -47,14 +47,14 @@ class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
         std::size_t page = 0;
         std::size_t half = 0;
     };
-    // Each page is in one of the lists, unless both of its extents are in use.
+    // A page is in one of these lists, unless both of its extents are in use.
     struct State {
         std::vector<std::span<std::byte>> regions;
         std::vector<Page> pages;
         std::size_t extents_used = 0;
-        std::vector<std::size_t> half_spare;    // one extent is in use, the other one is free and held
-        std::deque<std::size_t> spare;          // both are free and held; the last one used is at the back
-        std::set<std::size_t> half_given_back;  // one extent is in use, the kernel has the other one
+        std::vector<std::size_t> half_spare;  // one extent is in use, the other is free and held
+        std::deque<std::size_t> spare;        // both are free and held; the most recently used is at the back
+        std::set<std::size_t> half_given_back;  // one extent is in use, the kernel has the other
         std::vector<std::size_t> given_back;    // the kernel has both
 
         std::size_t spare_extents() const { return half_spare.size() + page_extents * spare.size(); }

@@ -1,7 +1,7 @@
 // What Copper caches and moves: immutable objects, each named by a key.
 //
-// All types here are values without threads or I/O of their own. An Object never changes once it is made, so
-// it is shared freely between threads as an ObjectPtr.
+// All types here are values without threads or I/O. An Object never changes after its construction, so
+// threads share it freely as an ObjectPtr.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@
 
 namespace copper {
 
-// The range of a file's bytes that one Extent holds; extent i starts at byte i * extent_bytes.
+// How many bytes of a file one Extent holds. Extent i starts at byte i * extent_bytes.
 inline constexpr std::uint64_t extent_bytes = 1U << 20;
 
 // How many extents a file has.
@@ -31,7 +31,7 @@ constexpr std::uint64_t extents_of(std::uint64_t file_bytes) {
     return file_bytes / extent_bytes + (file_bytes % extent_bytes != 0 ? 1 : 0);
 }
 
-// No object takes more bytes than this, apart from an extent's few of its own: it travels whole.
+// An object travels whole, so it has at most this many bytes, plus a few that describe an extent.
 inline constexpr std::size_t object_bytes_max = extent_bytes;
 
 // The names of a directory travel in pieces of so many, the attributes of its entries alone or in batches.
@@ -45,12 +45,12 @@ struct Timestamp {
     auto operator<=>(const Timestamp&) const = default;
 };
 
-// What lstat(2) tells of one path; units as there (size in bytes, blocks of 512 bytes).
+// The result of lstat(2) for one path, in its units (size in bytes, blocks of 512 bytes).
 struct Attributes {
     std::uint64_t inode = 0;
     std::uint64_t size = 0;
     std::uint64_t blocks = 0;
-    std::uint64_t device = 0;  // st_rdev: of a device node itself
+    std::uint64_t device = 0;  // st_rdev, for device files
     std::uint32_t mode = 0;    // type and permission bits
     std::uint32_t links = 0;
     std::uint32_t user = 0;
@@ -62,7 +62,7 @@ struct Attributes {
     bool operator==(const Attributes&) const = default;
 };
 
-// The identity of a file's content: two reads with equal Versions saw the same bytes.
+// Identifies a file's content: two reads with equal Versions saw the same bytes.
 struct Version {
     std::uint64_t inode = 0;
     std::uint64_t size = 0;
@@ -73,14 +73,14 @@ struct Version {
 
 Version version_of(const Attributes& attributes);
 
-// Tells Versions apart; never 0. Stable across processes and machines (xxh3).
+// Never 0. The same on all processes and machines (xxh3).
 std::uint64_t hash_of(const Version& version);
 
-// Bytes with shared ownership: received, cached, forwarded and replied from one place in memory.
+// Bytes with shared ownership: received, cached, forwarded and sent to the kernel from one place in memory.
 struct Blob {
     std::shared_ptr<const std::byte[]> data;
     std::size_t size = 0;
-    // checksum_of() the bytes, by whoever went through them last; 0: not known.
+    // checksum_of() the bytes if somebody has computed it; otherwise 0.
     std::uint64_t checksum = 0;
 
     std::span<const std::byte> span() const { return {data.get(), size}; }
@@ -95,9 +95,9 @@ class Listing {
   public:
     struct Entry {
         std::string_view name;
-        std::string_view target;  // of a symbolic link, as it stands on the backing filesystem
-        Attributes attributes;    // only `inode` and the type bits of `mode` where !has_attributes()
-        bool leads_into_trees;    // the target is absolute, and its place is mirrored cooperatively
+        std::string_view target;  // of a symbolic link, as the backing filesystem has it
+        Attributes attributes;    // without has_attributes(): only `inode` and the type bits of `mode`
+        bool leads_into_trees;    // the target is absolute and lies in a tree
     };
 
     // REQUIRES: distinct names of at most 255 bytes.
@@ -107,13 +107,13 @@ class Listing {
         Attributes attributes;
         bool leads_into_trees = false;
     };
-    // names_only keeps of each entry its name, inode and type alone.
+    // names_only keeps only name, inode and type.
     enum class Detail : std::uint8_t { names_only, attributes };
     Listing() = default;  // no names
     Listing(std::vector<NewEntry> entries, Detail detail);
 
     std::size_t size() const { return slots_.size(); }
-    // Views into this Listing: valid as long as it lives.
+    // Returns views into this Listing.
     Entry at(std::size_t index) const;
     std::optional<std::size_t> find(std::string_view name) const;
     bool has_attributes() const { return detail_ == Detail::attributes; }
@@ -135,7 +135,7 @@ class Listing {
     }
 
     std::vector<Slot> slots_;
-    std::vector<Attributes> attributes_;  // of each slot; without attributes:
+    std::vector<Attributes> attributes_;  // one per slot, or, without attributes:
     std::vector<InodeAndType> inodes_;
     std::string text_;  // name, then target, of each slot
     Detail detail_ = Detail::names_only;
@@ -152,7 +152,7 @@ struct Directory {
     // How long one operation on its filesystem took the reader.
     std::chrono::microseconds operation_time{0};
 
-    // Nothing: the name would come before all others, so it is absent.
+    // Nothing: the name sorts before all others, so it is absent.
     std::optional<std::uint32_t> piece_of(std::string_view name) const;
     bool has_all_names() const { return entries == names.size(); }
     // REQUIRES: there is such a piece.
@@ -162,27 +162,29 @@ struct Directory {
     std::size_t bytes() const;
 };
 
-// How an Extent's bytes are written down.
+// How an Extent stores its bytes.
 enum class Coding : std::uint8_t {
     plain,
     lz4,  // in blocks: cache/codec.hpp
 };
 
-// Bytes [offset, offset + plain_bytes) of a file. Shorter than extent_bytes only at the end of the file.
+// Bytes [offset, offset + plain_bytes) of a file. Only the last extent of a file is shorter than
+// extent_bytes.
 struct Extent {
-    Attributes attributes;  // of the file when these bytes were read
-    Blob blob;              // as they travel and are kept
+    Attributes attributes;  // of the file when it was read
+    Blob blob;              // as sent and kept
     Coding coding = Coding::plain;
     std::size_t plain_bytes = blob.size;
 };
 
 using Xattrs = std::vector<std::pair<std::string, std::string>>;
 
-// Extended attributes of a batch of a directory's names. Most names have none.
+// Extended attributes of a batch of names of a directory. Most names have none.
 struct XattrBatch {
     struct Entry {
         std::string name;
-        // Nothing: they could not be read with those of the others, or did not fit. They are asked for alone.
+        // Nothing: the reader could not read them in this batch, or they did not fit. Ask for this path
+        // alone.
         std::optional<Xattrs> xattrs;
         bool operator==(const Entry&) const = default;
     };
@@ -196,7 +198,7 @@ using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Directory
 
 struct Object {
     Content content;
-    // How long it may be answered from a cache; nothing means as long as the job runs (the snapshot).
+    // How long a cache may answer with it. Nothing: as long as the job runs (the snapshot).
     std::optional<std::chrono::milliseconds> lifetime;
 
     const Listing* listing() const { return std::get_if<Listing>(&content); }
@@ -206,11 +208,11 @@ struct Object {
     const XattrBatch* xattr_batch() const { return std::get_if<XattrBatch>(&content); }
     // The error, or a zero code.
     std::error_code error() const;
-    // Memory it takes, for the cache's accounting.
+    // Its size in memory, for the cache's accounting.
     std::size_t bytes() const;
 };
 
-// What an allocation of so many bytes takes of the heap: glibc's malloc adds 8 and rounds up to 16.
+// The heap memory of an allocation: glibc's malloc adds 8 bytes and rounds up to 16.
 constexpr std::size_t allocated_bytes(std::size_t bytes) {
     constexpr std::size_t header = 8, unit = 16, least = 32;
     return std::max((bytes + header + unit - 1) / unit * unit, least);
@@ -219,8 +221,8 @@ constexpr std::size_t allocated_bytes(std::size_t bytes) {
 using ObjectPtr = std::shared_ptr<const Object>;
 
 inline constexpr std::chrono::milliseconds error_lifetime{1000};
-// Of what was read and is not known to be of one Version, or of the right directory. Then the next reading
-// finds it settled, unless it changes all the time.
+// For objects that are not proven to be of one Version, or not to be of the right directory. The next read
+// proves it, unless the file changes all the time.
 inline constexpr std::chrono::milliseconds unproven_lifetime{2000};
 
 ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
@@ -252,12 +254,12 @@ struct ObjectKey {
     auto operator<=>(const ObjectKey&) const = default;
 };
 
-// The directory of the file tree that an object belongs to: the unit by which readers are elected.
+// The directory of the object's file tree. Readers are elected per file tree.
 std::string_view file_tree_of(const ObjectKey& key);
 
 std::string to_string(const ObjectKey& key);
 
-// Stable across processes and machines (xxh3).
+// The same on all processes and machines (xxh3).
 std::uint64_t hash_of(const ObjectKey& key);
 
 struct ObjectKeyHash {

@@ -5,7 +5,7 @@
 namespace copper {
 namespace {
 
-// Requests of one program are served by several threads, and overtake each other by this much.
+// Several threads serve the requests of one program, so requests can arrive this far out of order.
 constexpr std::uint32_t disorder_max = 2;
 constexpr std::uint32_t window_min = 2;
 
@@ -21,7 +21,7 @@ ExtentRange ReadAhead::next(ExtentRange read, std::uint32_t extents, std::uint32
         return {};
     }
     fetched_ = std::max(fetched_, read.end);
-    // When half of the window has been used up, so that what is asked for comes in batches.
+    // Half of the window is used up: fetch a batch.
     if (fetched_ - read.end > window_ / 2) {
         return {};
     }

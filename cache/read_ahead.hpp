@@ -1,5 +1,5 @@
-// How far ahead of a program that reads a file in order its extents are fetched, so that it does not wait for
-// the network at each of them.
+// Decides how many extents to fetch ahead of a sequential reader, so that the program does not wait for the
+// network at each extent.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ struct ExtentRange {
     bool operator==(const ExtentRange&) const = default;
 };
 
-// Of one file. Like the kernel's (mm/readahead.c): a window that doubles as long as the reads follow each
-// other, from the second one on: many programs read no more of a large file than its beginning. Not
-// thread-safe.
+// For one file. Like the kernel's (mm/readahead.c): the window starts with the second sequential read and
+// doubles while reads stay sequential. The first read fetches nothing ahead, because many programs read only
+// the beginning of a large file. Not thread-safe.
 class ReadAhead {
   public:
-    // Extents `read` of a file that has `extents` are read now. Returns what is to be fetched besides:
-    // nothing that was returned before, as long as the reads follow each other.
+    // A program now reads the extents `read` of a file of `extents`. Returns the extents to fetch as well.
+    // Never returns an extent twice while reads stay sequential.
     ExtentRange next(ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
 
   private:
     bool begun_ = false;
-    std::uint32_t fetched_ = 0;  // the end of what was fetched, read or ahead
+    std::uint32_t fetched_ = 0;  // the end of what was read or fetched ahead
     std::uint32_t window_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Answers "what is `name` in `directory`?" from the cache's objects, whichever of them holds the answer.
+// Answers "what is `name` in `directory`?" from the objects of the cache.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@ namespace copper {
 
 struct ResolvedEntry {
     Attributes attributes;
-    std::string target;  // of a symbolic link, as on the backing filesystem
+    std::string target;  // of a symbolic link, as the backing filesystem has it
     bool leads_into_trees = false;
 
-    // Without a name; valid as long as this lives.
+    // Without a name. Valid while this object lives.
     Listing::Entry view() const {
         return {.name = {}, .target = target, .attributes = attributes, .leads_into_trees = leads_into_trees};
     }

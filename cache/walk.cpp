@@ -12,10 +12,10 @@
 namespace copper {
 namespace {
 
-// Of directories that a program may come to. Those beyond are not fetched ahead.
+// Directories that a program may come to. Further ones are not fetched ahead.
 constexpr std::size_t candidates_max = 4096;
 
-// The order in which a program comes to directories: what is in one comes before the next one beside it.
+// The order in which a program visits directories: the content of a directory comes before its next sibling.
 struct WalkOrder {
     bool operator()(const std::string& a, const std::string& b) const {
         return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char one, char other) {
@@ -30,10 +30,10 @@ using Paths = std::set<std::string, WalkOrder>;
 
 struct Walk::State : std::enable_shared_from_this<State> {
     struct Plan {
-        Paths ahead;       // fetched, and not listed by a program yet
-        Paths candidates;  // to be fetched when there is room
+        Paths ahead;       // fetched, but not listed by a program yet
+        Paths candidates;  // to fetch when there is room
         std::size_t window = 0;
-        std::string place;  // what was listed last
+        std::string place;  // the directory listed last
     };
 
     explicit State(Cache& its_cache) : cache(its_cache) {}
@@ -47,7 +47,7 @@ struct Walk::State : std::enable_shared_from_this<State> {
         }
     }
 
-    // What there is room for, nearest first.
+    // The directories to fetch now, nearest first.
     static std::vector<std::string> next(Plan& plan) {
         std::vector<std::string> chosen;
         while (plan.ahead.size() < plan.window && !plan.candidates.empty()) {
@@ -87,7 +87,7 @@ struct Walk::State : std::enable_shared_from_this<State> {
     }
 
     Cache& cache;
-    std::atomic<std::uint32_t> directories_in_a_row = 0;  // since a file was read
+    std::atomic<std::uint32_t> directories_in_a_row = 0;  // since a program read a file
     Guarded<Plan> plan;
 };
 
@@ -117,7 +117,7 @@ void Walk::listed(const std::string& directory, const ObjectPtr& object) {
         } else if (plan->candidates.erase(directory) != 0) {
             plan->window = in_a_row > noticed_after ? std::max(plan->window, window_min) : 0;
         } else {
-            *plan = {};  // it came from elsewhere: what was fetched may not be wanted
+            *plan = {};  // the program came from elsewhere and may not want what was fetched
         }
         plan->place = directory;
         State::add_candidates(*plan, directory, object->directory()->names);

@@ -1,4 +1,4 @@
-// Fetching ahead of a program that goes through a tree of directories.
+// Fetches Listings ahead of a program that walks a tree of directories.
 #pragma once
 
 #include <atomic>
@@ -11,14 +11,14 @@
 
 namespace copper {
 
-// A program that lists directory after directory and reads no file (find, ls -R, du) is going through a tree.
-// The Listings of the directories that it comes to next are fetched ahead of it, so that it does not wait for
-// the network in each. An import reads files in between, and must not make the reader list what it does not
+// A program that lists directory after directory and reads no file (find, ls -R, du) is walking a tree. Walk
+// fetches the Listings of the next directories ahead, so that the program does not wait for the network in
+// each. An import reads files in between, and Walk must not make the reader list directories that it does not
 // need.
 //
-// What was fetched and was not listed yet is counted, and stays within a window. The window grows by one for
-// each Listing that is used: it doubles when all of it has been used. It closes when a program lists a
-// directory that none before it has led to. So no more is fetched in vain than was used before, and a few.
+// A window limits how many Listings are fetched and not used yet. Each used Listing adds one to the window,
+// so the window doubles when a program has used all of it. It closes when a program lists a directory that no
+// earlier Listing has led to. So Walk wastes at most about as many Listings as were used before.
 //
 // Thread-safe. Programs that walk at the same time share the window.
 class Walk {
@@ -27,7 +27,7 @@ class Walk {
     static constexpr std::size_t window_min = 8;
     static constexpr std::size_t window_max = 512;
 
-    // `cache` must outlive what this asks of it.
+    // `cache` must outlive all fetches that this object starts.
     explicit Walk(Cache& cache);
     ~Walk();
 
@@ -38,7 +38,7 @@ class Walk {
 
   private:
     struct State;
-    const std::shared_ptr<State> state_;  // also of those that wait for Listings
+    const std::shared_ptr<State> state_;  // shared with those that wait for Listings
 };
 
 }  // namespace copper

@@ -1,4 +1,4 @@
-// Answers "which extended attributes has this path?" from the cache's objects.
+// Answers "which extended attributes does this path have?" from the objects of the cache.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace copper {
 
-// Thread-safe. `cache` and `trees` must outlive it, and it must outlive what it waits for.
+// Thread-safe. `cache` and `trees` must outlive this object, and this object must outlive its waiters.
 //
 // The kernel asks for those of one file when it starts a program, and `ls -l` for those of all files of a
 // directory. So a name is asked for alone, or in a batch where BatchEvidence says so. Outside the trees, and
@@ -26,7 +26,7 @@ class XattrResolver {
 
     XattrResolver(Cache& cache, const Trees& trees) : cache_(cache), trees_(trees) {}
 
-    // Calls `waiter` once, as Cache::get does.
+    // Calls `waiter` once, like Cache::get.
     void resolve(const std::string& path, Waiter waiter);
 
   private:

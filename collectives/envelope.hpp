@@ -1,12 +1,12 @@
-// How frames travel together in one message between two nodes, and how a message proves where it comes from.
+// How frames travel together in one message between two nodes, and how a message proves its origin.
 //
 // A message is an envelope, then for each frame a few bytes about it and its header, then the bodies of the
-// eager ones. The envelope tells the link and the message's number on it. Its tag is the SipHash-2-4 (128
-// bits; Aumasson and Bernstein, INDOCRYPT 2012) of all but the bodies, keyed with the job's key: who does not
-// know that cannot make a message, send one of another link, or send one again. A header vouches for its body
-// (wire.hpp).
+// eager frames. The envelope names the link and the message's number on it. Its tag is the SipHash-2-4 (128
+// bits; Aumasson and Bernstein, INDOCRYPT 2012) of everything but the bodies, keyed with the job's key.
+// Without the key, nobody can make a message, replay one, or move one to another link. A header vouches for
+// its body (wire.hpp).
 //
-// Where a job has no key the tag is zero, and a node with a key and one without refuse each other's messages.
+// If the job has no key, the tag is zero. A node with a key and one without refuse each other's messages.
 //
 // Pure, and without MPI.
 #pragma once
@@ -26,10 +26,10 @@ namespace copper {
 struct MessageName {
     Rank from;
     Rank to;
-    std::uint64_t number = 0;  // from 0 on, without a gap
+    std::uint64_t number = 0;  // from 0 on, without gaps
 };
 
-// What a frame takes in a message besides its header and eager body, and a message besides its frames.
+// The bytes of a frame in a message, besides its header and eager body, and of a message besides its frames.
 inline constexpr std::size_t frame_overhead_bytes = 16;
 inline constexpr std::size_t envelope_bytes = 40;
 
@@ -37,10 +37,10 @@ class Sealer {
   public:
     explicit Sealer(const std::optional<JobKey>& key);
 
-    // Writes the message, instead of what it holds; its memory is used again.
+    // Writes the message over the old content of `message`, whose memory is reused.
     void seal(const MessageName& name, std::span<const Frame> frames, std::vector<std::byte>& message) const;
 
-    // Whether the message is that one, and whole but for its bodies.
+    // Whether this is that message, complete except for its bodies.
     bool is_sealed(const MessageName& name, std::span<const std::byte> message) const;
 
   private:
@@ -62,11 +62,11 @@ class MessageReader {
         std::size_t body_bytes = 0;
     };
     bool is_done() const { return heads_.empty() && bodies_.empty(); }
-    // Nothing if what is left makes no sense. REQUIRES: !is_done()
+    // Nothing if the rest makes no sense. REQUIRES: !is_done()
     std::optional<Part> next();
 
   private:
-    std::span<const std::byte> heads_, bodies_;  // what is left
+    std::span<const std::byte> heads_, bodies_;  // the rest
 };
 
 }  // namespace copper

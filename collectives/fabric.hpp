@@ -1,4 +1,4 @@
-// What carries messages between nodes.
+// Carries messages between nodes.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace copper {
 // own, where it stays. Both are immutable and shared, so one frame goes to many nodes without a copy.
 struct Frame {
     Blob header;
-    Blob body;                    // of one that has arrived it has a checksum if the fabric went through it
+    Blob body;                    // after arrival, it has a checksum if the fabric read all of it
     Lane lane = Lane::eager;      // REQUIRES: bulk if the body is larger than eager_body_bytes_max
-    std::size_t saved_bytes = 0;  // that the body would be larger if it were not coded
+    std::size_t saved_bytes = 0;  // by which coding shrank the body
 };
 
 inline constexpr std::size_t header_bytes_max = 8U << 10;
@@ -29,12 +29,12 @@ struct FabricCounters {
     std::uint64_t bytes_sent = 0;
     std::uint64_t messages_received = 0;
     std::uint64_t bytes_received = 0;
-    std::uint64_t bytes_saved = 0;  // of what was sent, by coding
-    std::uint64_t dropped = 0;      // not sent because too much waited for that node
-    std::uint64_t refused = 0;      // messages of no node of this job
+    std::uint64_t bytes_saved = 0;  // by coding, of the bytes sent
+    std::uint64_t dropped = 0;      // not sent because the node's queue was full
+    std::uint64_t refused = 0;      // messages from outside this job
 };
 
-// Belongs to one thread, which makes all calls.
+// One thread makes all calls.
 class Fabric {
   public:
     using Receive = std::function<void(Rank from, Frame frame)>;
@@ -45,21 +45,21 @@ class Fabric {
     virtual Rank self() const = 0;
     virtual std::uint32_t size() const = 0;
 
-    // Never blocks. Frames to one node arrive in order within a lane. Nothing tells whether a frame arrives.
+    // Never blocks. Frames to one node arrive in order within a lane. Delivery is not confirmed.
     virtual void send(Rank to, const Frame& frame) = 0;
 
-    // Bytes of frames to this node that were given to send() and have not left yet.
+    // Bytes of frames to this node that send() took and that have not left yet.
     virtual std::uint64_t backlog_bytes(Rank to) const = 0;
-    // The same of all nodes, but for those that have taken nothing for a second.
+    // The same for all nodes, except those that have taken nothing for a second.
     virtual std::uint64_t backlog_bytes() const = 0;
 
-    // Moves what can be moved without blocking. True if anything moved.
+    // Makes progress without blocking. True if anything moved.
     virtual bool progress(const Receive& receive, const Lost& lost) = 0;
 
-    // True if no frame given to send() is still here.
+    // True if all frames given to send() have left.
     virtual bool flushed() const = 0;
 
-    // False where nothing can ever arrive (one node): then there is no need to look.
+    // False if nothing can ever arrive (one node): then there is no need to look.
     virtual bool must_poll() const = 0;
 
     virtual FabricCounters counters() const = 0;
@@ -68,7 +68,7 @@ class Fabric {
     virtual Link link() const { return {}; }
 };
 
-// The embedded default: one node, no launcher.
+// For a job of one node without a launcher.
 class SoloFabric final : public Fabric {
   public:
     Rank self() const override { return Rank{0}; }

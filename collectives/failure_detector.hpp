@@ -1,4 +1,4 @@
-// Finds out whether nodes that something is waited for are still there.
+// Finds out whether the nodes that this node waits for are still alive.
 #pragma once
 
 #include <chrono>
@@ -26,24 +26,25 @@ class FailureDetector {
     struct Options {
         Rank self = {};
         std::uint32_t nodes = 1;
-        std::chrono::milliseconds patience{300};  // at first: from the last word of an awaited node to a ping
-        std::chrono::milliseconds patience_max{2400};  // each answered ping doubles it
+        // At first: from the last message of an awaited node to a ping.
+        std::chrono::milliseconds patience{300};
+        std::chrono::milliseconds patience_max{2400};  // each answered ping doubles the patience
         std::chrono::milliseconds answer_time{350};    // from a ping to the next one, or to the verdict
         int pings_max = 2;
-        std::chrono::milliseconds retrial{5000};  // between pings of a lost node
+        std::chrono::milliseconds retrial{5000};  // between pings of a suspect
         std::uint32_t retrials_max = 16;          // nodes that ping it at a time, each time others
         std::chrono::milliseconds interval{50};   // between two looks, while anything is awaited
     };
     explicit FailureDetector(Options options) : options_(options) {}
 
-    // A message came, of any kind.
+    // A message arrived, of any kind.
     void heard(Rank from, TimePoint now);
 
     struct Verdict {
         std::vector<Rank> to_ping;
         std::vector<Rank> silent;
     };
-    // To be called about every `interval`. `suspects`: the nodes that may come back.
+    // Call it about every `interval`. `suspects`: nodes that may come back.
     Verdict look(const std::set<Rank>& awaited, const std::vector<Rank>& suspects, TimePoint now);
 
     const Options& options() const { return options_; }
@@ -56,7 +57,7 @@ class FailureDetector {
     };
 
     const Options options_;
-    std::map<Rank, Suspicion> watched_;  // nodes that are awaited, or have to answer a ping
+    std::map<Rank, Suspicion> watched_;  // nodes that are awaited, or must answer a ping
     TimePoint next_retrial_;
     std::uint32_t retrials_ = 0;
 };

@@ -111,7 +111,7 @@ void Membership::change(Rank rank, Member member) {
     fill(*office);
     std::erase(changed_, rank);
     if (member.is_cut) {
-        return;  // no news of the node: others may reach it
+        return;  // no news about the node: others may reach it
     }
     changed_.push_back(rank);
     if (changed_.size() > changes_told_max) {
@@ -172,10 +172,11 @@ Route Membership::route(std::string_view file_tree, std::size_t turn) const {
     const Office& office = office_of(file_tree);
     const std::uint32_t trees = tree_count(size());
     std::uint32_t tree = office.tree;
-    if (turn > 0 && trees > 1) {  // the others: at its own root the reader would send to all children
+    // Not for the first one: at its own root, the reader would send to all children.
+    if (turn > 0 && trees > 1) {
         tree = static_cast<std::uint32_t>((tree + 1 + (turn - 1) % (trees - 1)) % trees);
     }
-    // Where everybody has resigned or is lost, this node is as good as any.
+    // If all nodes have resigned or died, this node is as good as any.
     return {.reader = office.holder.value_or(self()), .tree = tree};
 }
 
@@ -219,7 +220,7 @@ std::optional<Rank> Membership::grandparent(const Route& route) const {
     return above ? parent_of(*above, route) : std::nullopt;
 }
 
-// `rank`, or the live nodes nearest below it.
+// Adds `rank` or, if it is not alive, the live nodes nearest below it.
 void Membership::add_live(std::vector<Rank>& ranks, const TreeShape& tree, Rank rank, Rank reader) const {
     if (is_alive(rank)) {
         if (rank != reader && rank != self()) {

@@ -22,7 +22,7 @@
 
 namespace copper {
 
-// How an object travels: from `reader` to the root of a tree, and down that tree. An interest takes the same
+// How an object travels: from `reader` to the root of a tree, and down that tree. An interest goes the same
 // way up.
 struct Route {
     Rank reader;
@@ -37,7 +37,7 @@ class Membership {
         std::uint32_t size = 1;
         Rank self;
         std::size_t arity = 4;     // REQUIRES: >= 1
-        std::size_t readers = 16;  // how many offices there are, at most one per node. REQUIRES: >= 1
+        std::size_t readers = 16;  // number of offices, at most one per node. REQUIRES: >= 1
     };
     explicit Membership(Options options);
 
@@ -52,39 +52,39 @@ class Membership {
     enum class Heard : std::uint8_t {
         nothing_new,
         news,
-        denied,  // it was wrong about this node, which has raised its incarnation: tell whoever said so
+        denied,  // it was wrong about this node, which has raised its incarnation: tell the sender
     };
     Heard note(const News& news);
     // This node found that `rank` does not answer. REQUIRES: not self.
     void suspect(Rank rank);
-    // This node cannot reach `rank` any more, whatever others say of it. REQUIRES: not self.
+    // This node cannot reach `rank` any more, whatever others report. REQUIRES: not self.
     void cut(Rank rank);
-    // This node reads nothing for others for a while, and then does so again.
+    // This node stops reading for others for a while.
     void resign() { change_own(NodeState::resigned); }
     void resume() { change_own(NodeState::serving); }
     // This node ends.
     void leave() { change_own(NodeState::dead); }
 
-    // What to tell others: the latest changes.
+    // The latest changes, to tell others.
     std::vector<News> news() const;
-    // What to tell `to`: with what this node knows of the two, so that a wrong suspicion ends.
+    // The news for `to`: includes what this node knows about the two, so that a wrong suspicion ends.
     std::vector<News> news_for(Rank to) const;
-    // Grows with each change. Nodes that know the same have the same number.
+    // Grows with each change. Nodes with the same knowledge have the same number.
     std::uint64_t epoch() const { return epoch_; }
 
     // The readers: the first live node of each office that has not resigned. An office has a seat, the root
-    // of a tree where there are trees enough, and the ranks from there to the next seat succeed each other in
-    // it. Ascending.
+    // of a tree if there are enough trees. The ranks from this seat to the next one succeed each other in the
+    // office. Ascending.
     std::vector<Rank> readers() const;
-    // File trees spread over the offices that are held by highest-random-weight ("rendezvous") hashing
-    // (Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1), 1998), so a loss moves the file trees of the
-    // lost reader only. `turn`: a stream of objects takes the trees one after the other.
+    // Rendezvous hashing (highest random weight; Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1),
+    // 1998) spreads file trees over the offices that have a holder, so a loss moves only the file trees of
+    // the lost reader. `turn`: a stream of objects takes the trees in turn.
     Route route(std::string_view file_tree, std::size_t turn = 0) const;
-    // Who is to read if those who `tried` cannot. Nothing if there is nobody else.
+    // The reader to try if those in `tried` cannot read. Nothing if no other node is left.
     std::optional<Rank> next_reader(std::string_view file_tree, std::span<const Rank> tried) const;
 
-    // The next node on the way up: the nearest live one above this node in the tree, above the root the
-    // reader. Nothing at the reader. So when a node dies its children go to its parent, and nobody else
+    // The next node on the way up: the nearest live one above this node in the tree; above the root, the
+    // reader. Nothing at the reader. So when a node dies, its children go to its parent, and no other node
     // changes.
     std::optional<Rank> parent(const Route& route) const { return parent_of(self(), route); }
     std::optional<Rank> grandparent(const Route& route) const;
@@ -100,7 +100,7 @@ class Membership {
     };
     struct Office {
         std::uint32_t seat = 0;
-        std::uint32_t end = 0;  // behind the last rank of its succession
+        std::uint32_t end = 0;  // one past the last rank of its succession
         std::uint32_t tree = 0;
         std::optional<Rank> holder;
     };

@@ -12,8 +12,8 @@ namespace {
 constexpr int last_part = 4;
 constexpr std::size_t levels_max = 16;
 
-// What a node meets whose own mount of the backing filesystem is broken, stale or missing, or which has no
-// resources left; or everybody.
+// Errors that a node gets if its own mount of the backing filesystem is broken, stale or missing, or if it
+// has no resources left. All nodes might also get them.
 bool is_perhaps_trouble_of_one_node(int error) {
     constexpr std::array suspicious = {
         EIO,        ESTALE,    ENOTCONN,  ETIMEDOUT, ENODEV,  ENXIO,  EHOSTDOWN, EHOSTUNREACH, ECONNREFUSED,
@@ -86,7 +86,7 @@ const Finding* Mover::own_finding(const Wait& wait) const {
     return found != wait.findings.end() ? &*found : nullptr;
 }
 
-// Whom to ask. Nothing if this node is to read the object.
+// The node to ask. Nothing if this node must read the object.
 std::optional<Rank> Mover::next_hop(const ObjectKey& key, const Wait& wait) const {
     if (own_finding(wait) == nullptr) {
         return membership_.parent(route(key));
@@ -98,14 +98,14 @@ std::optional<Rank> Mover::next_hop(const ObjectKey& key, const Wait& wait) cons
     return membership_.next_reader(file_tree_of(key), tried);
 }
 
-// For a node that has waited for its parent in vain.
+// The node to ask after waiting for the parent in vain.
 std::optional<Rank> Mover::other_way(const ObjectKey& key, const Wait& wait) const {
     const Asked* asked = std::get_if<Asked>(&wait.state);
     const bool is_turn = asked != nullptr && asked->ways_tried % 2 == 1 && own_finding(wait) == nullptr;
     return is_turn ? membership_.grandparent(route(key)) : std::nullopt;
 }
 
-// Level by level, and within a level as the hash of rank and object has it.
+// Level by level, and within a level in the order of a hash of rank and object.
 std::chrono::microseconds Mover::turn_of_this_node(const ObjectKey& key) const {
     if (!is_cooperative(key)) {
         return {};
@@ -121,7 +121,7 @@ std::chrono::microseconds Mover::turn_of_this_node(const ObjectKey& key) const {
 void Mover::want(const ObjectKey& key, TimePoint now) {
     now_ = now;
     if (effects_.find(key) != nullptr) {
-        return;  // it arrived between the miss and this call, and woke its waiters then
+        return;  // the object arrived between the miss and this call, which woke the waiters
     }
     const auto joined = waiting_.add_local(key, membership_.self(), turn_of_this_node(key), now);
     if (!joined) {
@@ -298,15 +298,15 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
         judge_own_finding(*wait, *publication.object);
     }
     std::vector<Rank> askers = waiting_.settle(key);
-    std::erase(askers, from);  // whatever it asked, it has it now
-    // Forward first, use then: the nodes below wait too.
+    std::erase(askers, from);  // it has the object now, whatever it asked
+    // Forward before using the object: the nodes below are waiting.
     spreading_.forward(from, publication, askers);
     if (!is_held) {
         effects_.deliver(key, publication.object);
     }
 }
 
-// Another reader was able to read what this one was not.
+// Another reader could read what this one could not.
 void Mover::judge_own_finding(const Wait& wait, const Object& object) {
     if (own_finding(wait) == nullptr || doubt_of(object)) {
         return;
@@ -348,13 +348,13 @@ void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& 
     }
 }
 
-// False if there is nobody to pass the read on to.
+// False if there is no node to pass the read on to.
 bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
     const auto own = std::find_if(wait.findings.begin(), wait.findings.end(), [this](const Finding& finding) {
         return finding.reader == membership_.self();
     });
     if (own != wait.findings.end()) {
-        own->error = error;  // it was slow, and now it has failed; another one reads already
+        own->error = error;  // the read was slow and has now failed; another node is already reading
         return wait.asked().has_value();
     }
     if (wait.findings.size() >= findings_max) {
@@ -421,7 +421,7 @@ void Mover::tick(TimePoint now) {
 void Mover::on_due(const Waiting::Due& due) {
     Wait& wait = *waiting_.find(due.key);
     if (reading_.has(due.key)) {
-        waiting_.read_here(due.key);  // it was slow, and asked another reader, which says nothing
+        waiting_.read_here(due.key);  // the read was slow; this node asked another reader, which is silent
         return;
     }
     switch (due.next) {
@@ -434,7 +434,7 @@ void Mover::on_due(const Waiting::Due& due) {
             read_directly(due.key, wait);
             break;
         case Waiting::Due::Next::give_up:
-            waiting_.settle(due.key);  // those who asked have deadlines of their own
+            waiting_.settle(due.key);  // the askers have deadlines of their own
             break;
     }
 }
@@ -442,7 +442,7 @@ void Mover::on_due(const Waiting::Due& due) {
 void Mover::on_due(const Reading::Due& due) {
     Wait* wait = waiting_.find(due.key);
     if (wait == nullptr) {
-        return;  // it came another way, and the read has not ended yet
+        return;  // the object came another way, and the read has not ended yet
     }
     if (due.next == Reading::Due::Next::tell_working) {
         tell_working(wait->askers, due.key);

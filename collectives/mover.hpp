@@ -1,5 +1,5 @@
-// The protocol core of a node: gets wanted objects here, once, from the one node that reads them, and passes
-// on what others want.
+// The protocol core of a node: gets each wanted object once, from the node that reads it, and passes on the
+// objects that other nodes want.
 //
 //   want, Interest ──► Waiting ──Interest──► next node on the way up ... ──► the reader's Waiting
 //                                                                                   │
@@ -8,13 +8,13 @@
 // The Mover only connects its three parts: Waiting (who waits for what, and until when), Reading (what this
 // node reads) and Spreading (what goes to whom). Membership says who the reader is.
 //
-// A reader whose read ends in what may be the fault of its own mount, or takes too long, passes the interest
-// on to the next reader, with what it found. If that one finds the same, the two are believed. If it finds
-// something better, the first one resigns its office for a while.
+// If a read is too slow, or its result may be the fault of the reader's own mount, the reader passes the
+// interest on to the next reader, with its result. If that one finds the same, all nodes believe it. If it
+// finds something better, the first reader resigns its office for a while.
 //
-// Sans-I/O: a deterministic state machine. It knows no MPI, no FUSE, no threads and no wall clock; inputs are
-// its methods, outputs are Effects. The daemon drives it with real ones, tests/sim drives thousands of it
-// with simulated ones.
+// Sans-I/O: a deterministic state machine without MPI, FUSE, threads and wall clock. Inputs are its methods,
+// outputs are Effects. The daemon drives it with real Effects, tests/sim drives thousands with simulated
+// ones.
 #pragma once
 
 #include <chrono>
@@ -38,29 +38,29 @@ struct MoverCounters {
     std::uint64_t interests_sent = 0;
     std::uint64_t interests_merged = 0;
     std::uint64_t interests_refused = 0;  // too many pending, too many hops, or not a cooperative path
-    std::uint64_t publications_sent = 0;  // one for each addressee
+    std::uint64_t publications_sent = 0;  // one per addressee
     std::uint64_t duplicates = 0;         // publications that brought nothing new
     std::uint64_t unshared_reads = 0;     // of files that no other node wants
     std::uint64_t passed_over = 0;        // addressees of broadcasts whose backlog was full
     std::uint64_t retries = 0;
-    std::uint64_t passed_on = 0;     // reads that another reader was asked to do instead
+    std::uint64_t passed_on = 0;     // reads that another reader took over
     std::uint64_t resignations = 0;  // of this node's office
     std::uint64_t direct_reads = 0;
-    std::uint64_t deadline = 0;  // direct reads because nothing came in time
-    std::uint64_t corrupt = 0;   // objects that arrived damaged, and were asked for again
+    std::uint64_t deadline = 0;  // direct reads because nothing arrived in time
+    std::uint64_t corrupt = 0;   // objects that arrived damaged, and were requested again
 };
 
-// Not thread-safe: one thread calls it, and times never go back.
+// Not thread-safe: one thread calls it, with times that never go back.
 class Mover {
   public:
     class Effects : public Spreading::Effects {
       public:
         // The object if the node's cache holds it.
         virtual ObjectPtr find(const ObjectKey& key) = 0;
-        // Into the cache; wakes local waiters.
+        // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
-        // Starts a read of the backing filesystem, which ends in read_done(). One for others may wait until
-        // less is on its way to them.
+        // Starts a read of the backing filesystem. read_done() ends it. A read for others may be delayed
+        // until less data is on its way to them.
         enum class ReadFor : std::uint8_t { others, itself };
         virtual void read(const ObjectKey& key, ReadFor whom) = 0;
     };
@@ -68,9 +68,9 @@ class Mover {
     struct Options {
         std::chrono::milliseconds deadline{10000};  // from a want, or the last Working, to the direct read
         std::uint32_t hops_max = 64;
-        // For how long a reader that cannot read stays out of office.
+        // How long a reader that cannot read stays out of office.
         std::chrono::milliseconds resigned_for{60000};
-        // A read for others waits while so many bytes are being read for them or on their way to them.
+        // A read for others waits while this many bytes are being read for them or are on the way to them.
         std::uint64_t bytes_for_others_max = 32U << 20;
         Waiting::Options waiting = {};  // `deadline` is taken from above
         Reading::Options reading = {};  // the same
@@ -88,12 +88,12 @@ class Mover {
     void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
     // A Publication arrived that does not match its checksum.
     void receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uint64_t sequence, TimePoint now);
-    // The membership has changed: asks again for what was asked of nodes that are no longer on the way.
+    // The membership has changed: repeats requests to nodes that are no longer on the way.
     void membership_changed(TimePoint now);
     void tick(TimePoint now);
     std::optional<TimePoint> next_deadline() const;
 
-    // The nodes that it has asked for something and that owe an answer.
+    // The nodes that owe an answer.
     std::set<Rank> awaited() const { return waiting_.awaited(); }
 
     MoverCounters counters() const;

@@ -98,7 +98,7 @@ class Driver final : public MpiFabric {
         Rank from;
         Frame frame;
         std::shared_ptr<std::byte[]> memory;
-        std::vector<MPI_Request> pieces;  // those that are posted
+        std::vector<MPI_Request> pieces;  // the posted ones
         std::size_t taken = 0;            // pieces
         RunningChecksum checksum;         // of them
         Clock::time_point since;          // when it was posted
@@ -149,8 +149,8 @@ class Driver final : public MpiFabric {
     ReceiveWindow window_;
     std::vector<std::unique_ptr<std::byte[]>> buffers_;
     std::vector<MPI_Request> receives_;
-    std::vector<std::size_t> spare_receives_;  // that are not posted, and have no buffer
-    std::vector<int> arrived_;                 // filled by MPI_Testsome, as is statuses_
+    std::vector<std::size_t> spare_receives_;  // not posted, and without a buffer
+    std::vector<int> arrived_;                 // filled by MPI_Testsome, like statuses_
     std::vector<MPI_Status> statuses_;
     std::list<Body> bodies_;  // in the order of their announcements
     std::size_t bodies_posted_ = 0;
@@ -159,7 +159,7 @@ class Driver final : public MpiFabric {
     std::list<Outgoing> abandoned_sends_;
     std::list<Body> abandoned_bodies_;
     std::set<Rank> newly_lost_;
-    std::vector<Message> spare_messages_;  // their memory is used again
+    std::vector<Message> spare_messages_;  // memory for reuse
 };
 
 void Driver::post_receives() {
@@ -268,14 +268,14 @@ bool Driver::complete_sends() {
         if (failed || (done == 0 && now - outgoing->since > options_.send_deadline)) {
             newly_lost_.insert(outgoing->to);
         }
-        if (failed || done == 0) {  // after an error the rest may still be under way
+        if (failed || done == 0) {  // after an error the rest may still be in flight
             ++outgoing;
             continue;
         }
         moved = true;
         outbox_.sent(outgoing->to, outgoing->lane, outgoing->bytes);
         if (outgoing->lane == Lane::bulk) {
-            // Several are under way at a time: what counts is the time in which any was.
+            // Several sends overlap, so count the time in which any of them was in flight.
             const auto begin = std::max(outgoing->since, std::exchange(last_bulk_sent_, Clock::now()));
             link_rate_.add(outgoing->bytes, last_bulk_sent_ - begin);
         }
@@ -314,7 +314,7 @@ void Driver::lose(Rank rank) {
     post_receives();
 }
 
-// With fault tolerance (ULFM) receives from anybody get nothing but errors after a loss until it is
+// With fault tolerance (ULFM), receives from any source only give errors after a loss, until it is
 // acknowledged.
 void Driver::acknowledge_losses() {
 #ifdef OMPI_HAVE_MPI_EXT_FTMPI
@@ -340,8 +340,8 @@ bool Driver::take_messages(const Receive& receive) {
     return true;
 }
 
-// Open MPI's MPI_Testsome lets messages come in after it has looked for them, and MPI_Test looks again. What
-// comes next is matched by the receive that was posted first.
+// MPI_Testsome of Open MPI lets messages arrive after it has looked, and MPI_Test looks again. The receive
+// posted first matches the next message.
 bool Driver::take_oldest(const Receive& receive) {
     const std::size_t oldest = window_.first();
     int done = 0;
@@ -367,7 +367,7 @@ void Driver::take_received(std::size_t index, const MPI_Status& status, int erro
                                       [&](Bytes next) { take_message(next, from, receive); });
         counters_.refused += known ? 0 : 1;
     } else if (is_truncation(error)) {
-        ++counters_.refused;  // none of ours is so large
+        ++counters_.refused;  // our messages are never so large
         if (receives_[index] != MPI_REQUEST_NULL) {
             MPI_Request_free(&receives_[index]);
         }
@@ -384,10 +384,10 @@ void Driver::take_received(std::size_t index, const MPI_Status& status, int erro
     }
 }
 
-// After a message that makes no sense, nothing that follows from that node can be trusted to.
+// After a message that makes no sense, nothing else from that node can be trusted.
 void Driver::refuse(Rank from, const Receive& receive) {
     newly_lost_.insert(from);
-    receive(from, Frame{});  // whoever decodes it says what is wrong
+    receive(from, Frame{});  // the decoder says what is wrong
 }
 
 void Driver::take_message(Bytes message, Rank from, const Receive& receive) {
@@ -416,7 +416,7 @@ void Driver::announce(const MessageReader::Part& part, Rank from) {
     bodies_.push_back(std::move(body));
 }
 
-// Posts its pieces, and takes those that are there. False on an error.
+// Posts its pieces, and takes those that have arrived. False on an error.
 bool Driver::take_pieces(Body& body) {
     const std::span bytes(body.memory.get(), body.frame.body.size);
     for (std::size_t i = body.taken; i < pieces_of(bytes.size()); ++i) {
@@ -450,7 +450,7 @@ bool Driver::take_pieces(Body& body) {
 
 bool Driver::take_bodies(const Receive& receive) {
     bool moved = false;
-    std::set<Rank> waiting;  // nodes with an earlier body that is not complete: theirs stay in order
+    std::set<Rank> waiting;  // nodes with an earlier incomplete body: their bodies stay in order
     const auto now = bodies_.empty() ? Clock::time_point() : Clock::now();
     for (auto body = bodies_.begin(); body != bodies_.end();) {
         if (!body->is_posted() && bodies_posted_ < options_.bodies_in_flight_max) {
@@ -490,7 +490,7 @@ bool Driver::progress(const Receive& receive, const Lost& lost) {
     moved = take_bodies(receive) || moved;
     moved = complete_sends() || moved;
     for (const Rank rank : order_.waiting_since(Clock::now() - options_.send_deadline)) {
-        newly_lost_.insert(rank);  // it died in the middle of a message
+        newly_lost_.insert(rank);  // it died during a message
     }
     for (const Rank rank : std::exchange(newly_lost_, {})) {
         if (!outbox_.is_lost(rank)) {
@@ -517,8 +517,8 @@ void Driver::finish(Ending ending) {
 }  // namespace
 
 tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options options) {
-    // Hydra tells a job of a lost process with this signal, which ends those whose MPI library does not catch
-    // it (MPICH 4 over UCX or libfabric). A library that does sets its handler in MPI_Init.
+    // Hydra sends this signal when a process is lost. It would end processes whose MPI library does not catch
+    // it (MPICH 4 over UCX or libfabric). Other libraries set their handlers in MPI_Init.
     std::signal(SIGUSR1, SIG_IGN);
     int provided = MPI_THREAD_SINGLE;
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
@@ -541,7 +541,7 @@ tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options o
 }
 
 bool MpiFabric::launched() {
-    // What Open MPI's, PMIx's and Hydra's launchers tell their processes.
+    // Set by the launchers of Open MPI, PMIx and Hydra.
     for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {
         if (std::getenv(variable) != nullptr) {
             return true;

@@ -1,4 +1,4 @@
-// The fabric over MPI point-to-point messages: nothing in it is specific to one implementation.
+// The fabric over MPI point-to-point messages. Works with any MPI implementation.
 #pragma once
 
 #include <chrono>
@@ -18,23 +18,23 @@ class MpiFabric : public Fabric {
   public:
     struct Options {
         std::size_t receives_posted = 32;       // messages that can arrive unannounced
-        std::size_t receives_posted_max = 512;  // with those of which a dead node never sent the rest
-        std::size_t bodies_in_flight_max = 32;  // large bodies being received at a time, over all senders
+        std::size_t receives_posted_max = 512;  // including those of which a dead node never sent the rest
+        std::size_t bodies_in_flight_max = 32;  // large bodies being received at a time, from all senders
         std::size_t sends_in_flight_per_peer_max = 8;  // in each lane
         std::size_t sends_queued_per_peer_max = 16384;
         std::size_t bytes_queued_per_peer_max = 256U << 20;
-        // A send or an announced body that takes longer counts its node as lost.
+        // A node is lost if a send to it, or a body announced by it, takes longer.
         std::chrono::milliseconds send_deadline{30000};
-        std::shared_ptr<ExtentMemory> memory = ExtentMemory::make();  // for the bodies that arrive
-        std::optional<JobKey> key = {};  // messages that are not sealed with it are refused (envelope.hpp)
+        std::shared_ptr<ExtentMemory> memory = ExtentMemory::make();  // for arriving bodies
+        std::optional<JobKey> key = {};  // refuses messages that are not sealed with it (envelope.hpp)
     };
 
-    // Calls MPI_Init: once in a process. The calling thread is the fabric's thread.
-    // REQUIRES: the process ignores SIGPIPE, or MPI's writes to the socket of a node that died end it.
+    // Calls MPI_Init: once per process. The calling thread is the fabric's thread. REQUIRES: the process
+    // ignores SIGPIPE; otherwise MPI's writes to the socket of a dead node would end it.
     static tl::expected<std::unique_ptr<MpiFabric>, std::string> start(Options options);
 
-    // Leaves MPI. `Ending::together` calls MPI_Finalize, which needs every node; with a node lost that could
-    // wait for ever, so `Ending::alone` leaves the process's end to the launcher.
+    // Leaves MPI. `Ending::together` calls MPI_Finalize, which needs every node and could wait for ever if
+    // one is lost. `Ending::alone` leaves the process's end to the launcher.
     enum class Ending { together, alone };
     virtual void finish(Ending ending) = 0;
 

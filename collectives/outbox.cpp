@@ -5,7 +5,7 @@
 namespace copper {
 namespace {
 
-// In a message among others.
+// Of a frame in a message among others.
 std::size_t bytes_in_message(const Frame& frame) {
     return frame_overhead_bytes + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
 }

@@ -1,4 +1,4 @@
-// What waits to be sent to other nodes. Without MPI.
+// The queues of frames to other nodes. Without MPI.
 #pragma once
 
 #include <array>
@@ -15,32 +15,32 @@ namespace copper {
 inline constexpr std::size_t message_bytes_max =
     envelope_bytes + frame_overhead_bytes + header_bytes_max + eager_body_bytes_max;
 
-// A queue for each lane of each node. Eager frames that wait while another message is on its way go together
-// in the next one; bulk frames go alone, several at a time.
+// A queue per lane and node. Eager frames that wait for an earlier message travel together in the next one.
+// Bulk frames travel alone, several at a time.
 class Outbox {
   public:
     struct Options {
         std::size_t bulk_in_flight_max = 8;  // messages to a node
-        std::size_t frames_max = 16384;      // that wait for a node, in each lane
-        std::size_t bytes_max = 256U << 20;  // for a node, with what is in flight
+        std::size_t frames_max = 16384;      // waiting for a node, in each lane
+        std::size_t bytes_max = 256U << 20;  // for a node, including those in flight
     };
     Outbox(Options options, std::uint32_t nodes) : options_(options), peers_(nodes) {}
 
-    // False if it is not taken: the node is lost, the frame is larger than one may be, or too much waits.
+    // False if refused: the node is lost, the frame is too large, or the queue is full.
     [[nodiscard]] bool push(Rank to, const Frame& frame);
 
-    // What goes into the next message to this node; nothing if nothing may go now. It is in flight until
-    // sent().
+    // The frames of the next message to this node, which are in flight until sent(). Nothing if none may go
+    // now.
     std::vector<Frame> next(Rank to, Lane lane);
     void sent(Rank to, Lane lane, std::size_t bytes);
 
-    // Nothing goes there any more.
+    // Sends nothing more to this node.
     void lose(Rank rank);
     bool is_lost(Rank rank) const { return peers_[rank.value].lost; }
 
     // Of frames that wait or are in flight.
     std::uint64_t backlog_bytes(Rank to) const { return peers_[to.value].backlog_bytes; }
-    std::uint64_t backlog_bytes() const { return backlog_bytes_; }  // to all that are not lost
+    std::uint64_t backlog_bytes() const { return backlog_bytes_; }  // to all nodes that are not lost
 
   private:
     struct Queue {
@@ -59,7 +59,7 @@ class Outbox {
     std::uint64_t backlog_bytes_ = 0;
 };
 
-// What counts as a frame's bytes everywhere.
+// A frame's bytes, as counted everywhere.
 std::size_t bytes_of(const Frame& frame);
 
 }  // namespace copper

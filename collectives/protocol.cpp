@@ -37,7 +37,7 @@ void Protocol::receive(Rank from, const Message& message, TimePoint now) {
     failure_detector_.heard(from, now);
     std::visit([this, from](const auto& content) { handle(from, content); }, message);
     if (membership_.state(from) == NodeState::suspect) {
-        ping(from);  // it contradicts
+        ping(from);  // it will contradict
     }
     note_own_state();
 }
@@ -102,7 +102,7 @@ void Protocol::note_changes(std::span<const Rank> changed) {
     }
 }
 
-// Its reads may have made it resign, or the time has come to read again.
+// Its reads may have made it resign, or it may be time to read again.
 void Protocol::note_own_state() {
     const NodeState state = membership_.state(membership_.self());
     if (std::exchange(own_state_, state) != state) {

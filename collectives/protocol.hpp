@@ -1,4 +1,4 @@
-// All of a node's protocol: objects, roll calls, and who is there.
+// A node's whole protocol: objects, roll calls, and membership.
 //
 // Sans-I/O: messages, wants, finished reads and the time go in, Effects come out. The daemon's progress loop
 // and the simulator drive it in the same way.
@@ -16,13 +16,13 @@
 
 namespace copper {
 
-// Not thread-safe: one thread calls it, and times never go back.
+// Not thread-safe: one thread calls it, with times that never go back.
 class Protocol {
   public:
     class Effects : public Mover::Effects, public RollCall::Effects {
       public:
         void send(std::span<const Rank> to, const Message& message) override = 0;
-        // For the log; also of this node itself.
+        // For the log; also about this node itself.
         virtual void state_changed(Rank rank, NodeState state) = 0;
     };
 
@@ -32,7 +32,7 @@ class Protocol {
         FailureDetector::Options failure_detector = {};  // `self` and `nodes` are taken from `membership`
     };
 
-    // Both outlive it.
+    // Both must outlive this object.
     Protocol(Options options, const Trees& trees, Effects& effects);
 
     // The node's cache misses this object.
@@ -45,11 +45,11 @@ class Protocol {
                        Call::Silence silence, TimePoint now);
     // This node's link to another one is broken for good.
     void cut(Rank rank, TimePoint now);
-    // This node ends: its neighbours in the trees, which it returns, hear of it, and the others from them.
+    // This node ends. Tells its neighbours in the trees, which it returns; the others hear it from them.
     std::vector<Rank> leave(TimePoint now);
 
     void tick(TimePoint now);
-    // When tick() is to be called, at the latest.
+    // Call tick() at this time, at the latest.
     std::optional<TimePoint> next_deadline() const;
 
     const Membership& membership() const { return membership_; }

@@ -1,8 +1,8 @@
-// What this node reads from the backing filesystem: in its office, for the job; or by itself, because nothing
-// came in time.
+// The reads of this node from the backing filesystem: in its office, for the job; or for itself, because
+// nothing arrived in time.
 //
-// Sans-I/O, and belongs to the Mover. Says when it is time to tell those who wait (Working), and when a read
-// takes so long that another reader should try.
+// Sans-I/O, part of the Mover. Says when to tell the waiting nodes (Working), and when a read is so slow that
+// another reader should try.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ class Reading {
   public:
     enum class Purpose : std::uint8_t {
         in_office,  // for the job: the object is published
-        itself,     // each node reads such objects for itself
-        direct,     // the object did not come in time
+        itself,     // each node reads such objects itself
+        direct,     // the object did not arrive in time
     };
     struct Options {
         std::chrono::milliseconds deadline{10000};
@@ -44,11 +44,11 @@ class Reading {
     };
     std::optional<Due> take_due(TimePoint now);
     std::optional<TimePoint> next_deadline() const { return timers_.next(); }
-    // Is slow at the earliest after as long again.
+    // The read counts as slow only after the same time again.
     void excuse(const ObjectKey& key, TimePoint now);
 
   private:
-    // Working is sent so many times per deadline: two may be lost, and the third comes in time.
+    // Working messages per deadline: two may be lost, and the third arrives in time.
     static constexpr int words_per_deadline = 4;
 
     struct Read {

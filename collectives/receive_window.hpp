@@ -1,4 +1,4 @@
-// How many receives are posted for messages that come unannounced. Without MPI.
+// Decides how many receives to post for unannounced messages. Without MPI.
 #pragma once
 
 #include <cstddef>
@@ -7,26 +7,25 @@
 
 namespace copper {
 
-// MPI gives each message to the receive that was posted first of those that have none (MPI 4.0, 3.5). So once
-// a receive is complete, all that were posted before it have a message: one that is still on its way, or one
-// of which the rest never comes, because its sender died half-way. A few receives must have none at any time,
-// or this node would hear nobody.
+// MPI gives each message to the oldest posted receive without one (MPI 4.0, 3.5). So once a receive is
+// complete, all older ones have a message: one that is still arriving, or one that never completes because
+// its sender died half-way. A few receives must always be free, or this node would hear nobody.
 //
-// What a dead node holds shows only later. So for each lost link so many receives are added as it could hold
-// at most; once a receive is complete that was posted after the loss, it is known how many it really holds,
-// and the others are not posted again.
+// What a dead node holds shows only later. So for each lost link, as many receives are added as it can hold
+// at most. When a receive completes that was posted after the loss, the real number is known, and the others
+// are not posted again.
 class ReceiveWindow {
   public:
     struct Options {
         std::size_t posted = 32;
-        std::size_t free = 16;  // that have no message; for them others are posted besides
+        std::size_t free = 16;  // receives without a message; more are posted to keep this number
         std::size_t most = 512;
     };
     explicit ReceiveWindow(Options options) : options_(options) {}
 
-    // How many more are to be posted now.
+    // How many more to post now.
     std::size_t missing() const;
-    // Of all that are posted, the one that was posted first. REQUIRES: there is one.
+    // The oldest posted one. REQUIRES: there is one.
     std::size_t first() const { return posted_.front().slot; }
     std::size_t size() const { return posted_.size(); }
 
@@ -44,9 +43,9 @@ class ReceiveWindow {
     const Options options_;
     std::deque<Posted> posted_;  // in this order
     std::uint64_t next_number_ = 0;
-    std::size_t with_message_ = 0;  // so many in front have a message for sure
-    std::size_t perhaps_held_ = 0;  // so many behind them may have one of a dead node
-    std::uint64_t known_from_ = 0;  // once this number is complete, perhaps_held_ are known
+    std::size_t with_message_ = 0;  // this many in front certainly have a message
+    std::size_t perhaps_held_ = 0;  // this many behind them may have one of a dead node
+    std::uint64_t known_from_ = 0;  // once this number is complete, perhaps_held_ is known
 };
 
 }  // namespace copper

@@ -7,8 +7,7 @@
 namespace copper {
 namespace {
 
-// A node gives the nodes below it a part of its own time, so that what they have is with it before its time
-// is over.
+// A node gives the nodes below a part of its own time, so that their answers arrive before its time is over.
 std::chrono::milliseconds share_for_below(std::chrono::milliseconds patience) {
     return patience * 4 / 5;
 }
@@ -19,7 +18,7 @@ Call direct(Call call) {
     return call;
 }
 
-// As many as it takes, since no message is larger than a fabric carries.
+// As many answers as needed, since a message has a maximum size.
 std::vector<Answer> as_answers(const Call& call, std::vector<Answer::Part> parts) {
     constexpr std::size_t part_overhead_bytes = 64;
     std::vector<Answer> answers;
@@ -55,7 +54,7 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
     const std::vector<Rank> below = membership_.children({.reader = membership_.self()});
     pending.below.insert(below.begin(), below.end());
     effects_.send(below, pending.call);
-    // Who may be there all the same shall hear it too. If an answer comes in time, it counts.
+    // Suspects may be alive. If their answers arrive in time, they count.
     effects_.send(membership_.suspects(), direct(pending.call));
     pending.parts[membership_.self()] = effects_.answer(pending.call.verb, pending.call.argument);
     if (pending.missing.empty()) {
@@ -65,7 +64,7 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
 }
 
 void RollCall::receive(Rank from, const Call& call, TimePoint now) {
-    if (call.patience.count() == 0) {  // the origin asks for this node's answer alone
+    if (call.patience.count() == 0) {  // the origin asks only this node
         effects_.send({&from, 1},
                       Answer{.id = call.id,
                              .origin = call.origin,
@@ -120,7 +119,7 @@ void RollCall::peer_lost(Rank rank) {
     }
 }
 
-// Finishes, or asks by another way, if there is nothing more to wait for on this one.
+// Finishes, or asks in another way, if this way has nothing more to wait for.
 void RollCall::go_on(std::map<CallName, Pending>::iterator entry) {
     Pending& pending = entry->second;
     if (pending.reply_to ? pending.below.empty() : pending.missing.empty()) {

@@ -15,35 +15,35 @@
 
 namespace copper {
 
-// Sans-I/O like the Mover, and belongs to the same thread.
+// Sans-I/O like the Mover, and on the same thread.
 class RollCall {
   public:
     class Effects {
       public:
         virtual ~Effects() = default;
         virtual void send(std::span<const Rank> to, const Message& message) = 0;
-        // The node's own answer to a call.
+        // This node's answer to a call.
         virtual std::string answer(const std::string& verb, const std::string& argument) = 0;
-        // All answers to a call() of this node, sorted by rank; a node that did not answer is missing.
+        // All answers to a call() of this node, sorted by rank. Nodes without an answer are missing.
         virtual void finished(std::uint64_t id, std::vector<Answer::Part> parts) = 0;
     };
 
     RollCall(const Membership& membership, Effects& effects) : membership_(membership), effects_(effects) {}
 
-    // Asks all nodes, this one among them. Nodes that the tree did not reach (a node above them is gone) are
-    // asked directly, at the latest after half of `patience`; after `patience` it ends with what has come.
-    // Returns the id for finished().
+    // Asks all nodes, including this one. After half of `patience` at the latest, asks nodes directly that
+    // the tree did not reach (because a node above them is gone). Ends after `patience` with the answers it
+    // has. Returns the id for finished().
     std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                        TimePoint now, Call::Silence silence = Call::Silence::is_suspicious);
 
     void receive(Rank from, const Call& call, TimePoint now);
     void receive(Rank from, const Answer& answer, TimePoint now);
-    // Nobody waits for its answer any more.
+    // Nobody waits for this node's answer any more.
     void peer_lost(Rank rank);
     void tick(TimePoint now);
     std::optional<TimePoint> next_deadline() const;
 
-    // The nodes that were asked, owe an answer, and must not be silent.
+    // The nodes that owe an answer and must not be silent.
     std::set<Rank> awaited() const;
 
   private:
@@ -55,8 +55,8 @@ class RollCall {
         Call call;
         std::map<Rank, std::string> parts;
         std::set<Rank> below;                   // children that owe the joined answer of their subtree
-        std::map<Rank, std::uint32_t> answers;  // that have come from them
-        std::set<Rank> missing;                 // origin only: everyone without an answer
+        std::map<Rank, std::uint32_t> answers;  // received from them
+        std::set<Rank> missing;                 // origin only: all nodes without an answer
         TimePoint second_half;                  // origin only: when to ask the missing directly
         TimePoint deadline;
         bool asked_directly = false;

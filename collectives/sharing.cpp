@@ -13,9 +13,9 @@
 namespace copper {
 namespace {
 
-// Files of a directory are each node's own if at most one in so many is used by several.
+// Files of a directory are each node's own if several nodes use at most one in this many.
 constexpr std::int64_t files_per_exception = 8;
-// From how many files on that is judged, and how many extents of a large one must have been asked for.
+// How many files must be known before judging, and how many extents of a large file must have been asked for.
 constexpr std::int64_t small_files_to_judge = 16;
 constexpr std::int64_t large_files_to_judge = 2;
 constexpr std::uint32_t extents_to_judge = 8;
@@ -26,8 +26,8 @@ std::uint64_t hash_of_text(std::string_view text, std::uint64_t seed) {
 
 }  // namespace
 
-// To send a large file to all costs N messages for each extent, to send it to those who ask costs them a
-// request each. In between, the square root: two nodes of 4, 90 of 8,192.
+// Sending a large file to all costs N messages per extent. Sending it to those who ask costs a request each.
+// The square root is in between: two nodes of 4, 90 of 8,192.
 Sharing::Sharing(Options options)
     : options_(options),
       nodes_to_share_(std::max<std::size_t>(2, static_cast<std::size_t>(std::sqrt(options.nodes)))) {}
@@ -88,7 +88,7 @@ void Sharing::note_pushed(const ObjectKey& key) {
     const Place place = place_of(key);
     Group& group = group_of(place.group);
     group.left -= group.left > 0 ? 1 : 0;
-    // The node that asked for it is not ahead of the others, who have it now.
+    // The node that asked for it is not ahead of the others, which have it now.
     if (place.kind != Kind::large_files && forget_object(group, place) && group.since_evidence > 0) {
         --group.since_evidence;
     }

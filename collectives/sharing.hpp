@@ -1,4 +1,4 @@
-// Evidence whether the nodes of a job use the same objects, from what they ask for.
+// Evidence whether the nodes of a job use the same objects, from their requests.
 #pragma once
 
 #include <chrono>
@@ -51,11 +51,11 @@ class Sharing {
 
     // `node` asks for the object, perhaps with others.
     void note(const ObjectKey& key, Rank node, Askers askers = Askers::one);
-    // The object is pushed to all: nobody will ask for it.
+    // The object is pushed to all, so nobody will ask for it.
     void note_pushed(const ObjectKey& key);
     Verdict verdict(const ObjectKey& key) const;
-    // Whether this node has seen several nodes ask for the same object of the group since it was last asked:
-    // its next interest in something of the group tells the nodes above.
+    // Whether this node has seen several nodes ask for the same object of the group since the last call. If
+    // so, its next interest in the group tells the nodes above.
     bool take_evidence(const ObjectKey& key);
 
   private:
@@ -63,13 +63,13 @@ class Sharing {
     enum class GroupId : std::uint64_t {};
     // An object, or a large file.
     struct Object {
-        std::set<Rank> nodes;  // up to as many as make it shared
+        std::set<Rank> nodes;  // at most as many as make it shared
         std::uint32_t interests = 0;
         bool is_of_several = false;
     };
     struct Group {
         std::map<std::uint64_t, Object> objects;  // by the hash of key or path
-        // Of the objects that were asked for often enough to tell: those of several nodes, and of one.
+        // Of objects with enough requests to judge: how many several nodes use, and how many one node uses.
         std::int64_t of_several = 0;
         std::int64_t of_one = 0;
         std::map<Rank, std::int64_t> of_node;

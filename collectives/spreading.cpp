@@ -10,7 +10,7 @@ bool contains(const std::vector<Rank>& all, Rank one) {
     return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// Both sides of a link must agree on an object's lane; an object never takes more bytes on the wire than in
+// Both sides of a link must agree on an object's lane. On the wire, an object never takes more bytes than in
 // memory.
 Lane lane_of(const Object& object) {
     return object.bytes() > eager_body_bytes_max ? Lane::bulk : Lane::eager;
@@ -93,7 +93,7 @@ void Spreading::broadcast(Publication publication, std::optional<Rank> from,
     std::erase_if(others, [&below](Rank rank) { return contains(below, rank); });
 
     if (broadcasts_.size() >= options_.broadcasts_remembered_max) {
-        broadcasts_.clear();  // forgetting costs a repeated message here and there, nothing else
+        broadcasts_.clear();  // forgetting only costs a repeated message now and then
     }
     const std::uint64_t sequence = send(publication, below);
     answer(publication.key, publication.object, others);

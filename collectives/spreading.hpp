@@ -32,7 +32,7 @@ class Spreading {
       public:
         virtual ~Effects() = default;
         virtual void send(std::span<const Rank> to, const Message& message) = 0;
-        // Bytes that are on their way to a node, and to all nodes.
+        // Bytes on their way to a node, and to all nodes.
         virtual std::uint64_t backlog_bytes(Rank to) = 0;
         virtual std::uint64_t backlog_bytes() = 0;
     };
@@ -48,7 +48,7 @@ class Spreading {
     };
 
     struct Counters {
-        std::uint64_t publications_sent = 0;  // one for each addressee
+        std::uint64_t publications_sent = 0;  // one per addressee
         std::uint64_t passed_over = 0;        // addressees of broadcasts whose backlog was full
     };
 
@@ -56,14 +56,15 @@ class Spreading {
 
     // Evidence: `origin`, or several nodes, ask for the object.
     void note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted);
-    // What to say in this node's own interest.
+    // What this node's own interest should say.
     Interest::Wanted wanted(const ObjectKey& key);
-    // No node but the one that asks wants the object.
+    // No node but the asker wants the object.
     bool is_own(const ObjectKey& key) const;
 
-    // This node has read the object. It goes to those who asked, and to everyone if its group is shared.
+    // This node has read the object. Sends it to the nodes that asked, and to everyone if its group is
+    // shared.
     void publish(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& askers);
-    // An object came from `from`, and these nodes have asked this one for it.
+    // An object came from `from`, and these nodes have asked this node for it.
     void forward(Rank from, const Publication& publication, const std::vector<Rank>& askers);
     void answer(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& to);
 
@@ -79,7 +80,7 @@ class Spreading {
     // The last broadcast of an object that passed here.
     struct Broadcast {
         Rank root;
-        bool lasts = true;  // it is of the snapshot
+        bool lasts = true;  // it belongs to the snapshot
         std::uint64_t serial = 0;
         Lane lane = Lane::eager;
         std::uint64_t sequence = 0;
@@ -103,7 +104,7 @@ class Spreading {
     std::vector<Seen> received_;  // by rank
 };
 
-// The trees that a file's extents take, one after the other. The first extent goes with the small objects.
+// The trees for a file's extents, in turn. The first extent goes with the small objects.
 std::size_t turn_of(const ObjectKey& key);
 
 }  // namespace copper

@@ -12,7 +12,7 @@ namespace copper {
 
 class Timers {
   public:
-    // In place of the object's last one.
+    // Replaces the object's timer.
     void set(const ObjectKey& key, TimePoint due) {
         cancel(key);
         due_.emplace(key, due);
@@ -30,7 +30,7 @@ class Timers {
         return order_.empty() ? std::nullopt : std::optional(order_.begin()->first);
     }
 
-    // An object whose timer is due, and which has none any more.
+    // An object whose timer is due. Removes the timer.
     std::optional<ObjectKey> take_due(TimePoint now) {
         if (order_.empty() || order_.begin()->first > now) {
             return std::nullopt;

@@ -63,8 +63,8 @@ bool is_sound(const Directory& directory) {
            directory.first_names.size() == pieces && (pieces > 1 || directory.has_all_names());
 }
 
-// What lasts is of one version: as long as its file says. (What was read while the file changed may not be,
-// and is kept by nobody.)
+// Objects that last are of one version and as long as their file says. (An object read during a change may
+// not be, and nobody keeps it.)
 bool suits(const Extent& extent, const Object& object, const ObjectKey& key) {
     const std::uint64_t size = extent.attributes.size;
     const std::uint64_t expected = std::min(extent_bytes, size - std::min(size, key.index * extent_bytes));
@@ -117,7 +117,7 @@ class Verifier {
             std::all_of(interest.findings.begin(), interest.findings.end(),
                         [this](const Finding& finding) { return is_node(finding.reader); });
         if (!is_node(interest.origin) || !are_nodes(interest.news) || !are_found) {
-            return refuse("an interest that speaks of a node that there is not");
+            return refuse("an interest with an unknown node");
         }
         return within_trees(interest.key);
     }
@@ -125,10 +125,10 @@ class Verifier {
     Verdict operator()(const Working& working) const { return within_trees(working.key); }
     Verdict operator()(const Publication& publication) const {
         if (!is_node(publication.root) || !are_nodes(publication.news)) {
-            return refuse("a publication that speaks of a node that there is not");
+            return refuse("a publication with an unknown node");
         }
         if (publication.tree >= tree_count(job_.nodes)) {
-            return refuse("a publication on a tree that there is not");
+            return refuse("a publication on an unknown tree");
         }
         return within_trees(publication.key).and_then([&]() -> Verdict {
             if (!suits(*publication.object, publication.key)) {
@@ -139,14 +139,12 @@ class Verifier {
         });
     }
     Verdict operator()(const Call& call) const {
-        return is_node(call.origin) ? Verdict() : refuse("a call of a node that there is not");
+        return is_node(call.origin) ? Verdict() : refuse("a call of an unknown node");
     }
     Verdict operator()(const Answer& answer) const {
         const bool are_parts = std::all_of(answer.parts.begin(), answer.parts.end(),
                                            [this](const auto& part) { return is_node(part.rank); });
-        return is_node(answer.origin) && are_parts
-                   ? Verdict()
-                   : refuse("an answer that speaks of a node that there is not");
+        return is_node(answer.origin) && are_parts ? Verdict() : refuse("an answer with an unknown node");
     }
     Verdict operator()(const Ping& ping) const { return speaks_of_nodes(ping.news); }
     Verdict operator()(const Pong& pong) const { return speaks_of_nodes(pong.news); }
@@ -157,7 +155,7 @@ class Verifier {
         return std::all_of(news.begin(), news.end(), [this](const News& each) { return is_node(each.rank); });
     }
     Verdict speaks_of_nodes(const std::vector<News>& news) const {
-        return are_nodes(news) ? Verdict() : refuse("news of a node that there is not");
+        return are_nodes(news) ? Verdict() : refuse("news of an unknown node");
     }
     Verdict within_trees(const ObjectKey& key) const {
         return key.kind <= last_shared_object_kind && job_.trees.contains(key.path)

@@ -1,4 +1,4 @@
-// What the wire format alone cannot know of a message: whether it makes sense in this job.
+// Checks what the wire format alone cannot: whether a message makes sense in this job.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Job {
     const Trees& trees;
 };
 
-// The message, if it speaks of nodes that there are and of objects within the trees, and if the content of an
-// object can be what its key names: sizes, names, types and times as a filesystem has them. Pure.
+// The message, if its nodes exist, its objects are within the trees, and the content of an object fits its
+// key: sizes, names, types and times like a filesystem's. Pure.
 tl::expected<Message, WireError> verified(Message message, const Job& job);
 
 }  // namespace copper

@@ -1,11 +1,11 @@
-// What this node waits for, for whom, and until when.
+// The objects that this node waits for, for whom, and until when.
 //
-// Sans-I/O, and belongs to the Mover. An object that is waited for has one entry: its state says whether
-// another node was asked for it or this node reads it.
+// Sans-I/O, part of the Mover. Each awaited object has one entry. Its state says whether this node has asked
+// another one or reads the object itself.
 //
 // A node that hears nothing from the node it asked tries another way after a third of the deadline, and again
-// after two thirds. Shortly before the deadline it reads the object directly. Working (message.hpp) puts the
-// deadline off, up to `deadlines_max` of them.
+// after two thirds. Shortly before the deadline, it reads the object directly. Working (message.hpp) puts the
+// deadline off, up to `deadlines_max` times.
 #pragma once
 
 #include <chrono>
@@ -27,24 +27,24 @@ namespace copper {
 struct Asked {
     Rank whom;
     std::uint32_t ways_tried = 0;        // since the last sign of work
-    std::chrono::milliseconds spent{0};  // Working::spent, the last that came
+    std::chrono::milliseconds spent{0};  // the last Working::spent received
 };
 // This node reads the object (Reading knows more).
 struct ReadHere {};
-// This node will read the object directly, once its turn has come.
+// This node will read the object directly when its turn comes.
 struct InTurn {};
 
 struct Wait {
     bool is_local = false;     // processes of this node want it
-    std::vector<Rank> askers;  // other nodes that do
+    std::vector<Rank> askers;  // other nodes that want it
     Rank origin;               // one of those nodes, or this one
     Interest::Wanted wanted = Interest::Wanted::by_one_perhaps;
-    std::uint32_t attempt = 0;      // above 0: it was asked for in vain
+    std::uint32_t attempt = 0;      // above 0: asked for in vain
     std::uint32_t hops = 0;         // of the interest, up to here
-    std::vector<Finding> findings;  // of readers, this node perhaps among them, that could not read it
+    std::vector<Finding> findings;  // of readers, perhaps including this node, that could not read it
     TimePoint deadline;
-    TimePoint deadline_max;              // Working puts it off no further
-    std::chrono::microseconds early{0};  // so long before the deadline this node reads directly
+    TimePoint deadline_max;              // Working cannot put the deadline off beyond this
+    std::chrono::microseconds early{0};  // how long before the deadline this node reads directly
     std::variant<Asked, ReadHere, InTurn> state = ReadHere{};
 
     std::optional<Rank> asked() const {
@@ -59,11 +59,11 @@ class Waiting {
     struct Options {
         std::chrono::milliseconds deadline{10000};
         int deadlines_max = 12;
-        std::size_t entries_max = 65536;  // of objects that only other nodes want
+        std::size_t entries_max = 65536;  // objects that only other nodes want
     };
     explicit Waiting(Options options) : options_(options) {}
 
-    // The entry's address holds until it is settled.
+    // The entry's address is valid until settle().
     Wait* find(const ObjectKey& key);
     bool has_room() const { return waits_.size() < options_.entries_max; }
     enum class Joined : std::uint8_t { first, later };
@@ -76,9 +76,9 @@ class Waiting {
     void read_here(const ObjectKey& key);
     // Due again at `latest`.
     void wait_for_turn(const ObjectKey& key, TimePoint latest);
-    // True if that is news, to be passed on to the askers.
+    // True if this is news for the askers.
     bool note_work(const ObjectKey& key, std::chrono::milliseconds spent, TimePoint now);
-    // The object is here: ends the entry, and returns who asked for it.
+    // The object is here: ends the entry and returns the askers.
     std::vector<Rank> settle(const ObjectKey& key);
     void forget_askers(const std::function<bool(Rank)>& is_gone);
 
@@ -90,7 +90,7 @@ class Waiting {
     std::optional<TimePoint> next_deadline() const { return timers_.next(); }
 
     std::set<Rank> awaited() const;            // the nodes that were asked
-    std::vector<ObjectKey> asked_for() const;  // the objects that they were asked for
+    std::vector<ObjectKey> asked_for() const;  // the requested objects
     std::size_t size() const { return waits_.size(); }
 
   private:

@@ -18,9 +18,9 @@ using Bytes = std::span<const std::byte>;
 constexpr std::size_t checksum_bytes = sizeof(std::uint64_t);
 constexpr std::uint64_t verifier_tables_max = 1U << 22;
 constexpr std::uint64_t verifier_depth_max = 16;
-// The kernel takes no larger error for the answer to a FUSE request (fuse_dev_do_write).
+// The kernel accepts no larger error number in the answer to a FUSE request (fuse_dev_do_write).
 constexpr int error_number_max = 511;
-// Of anything that is added to a clock: a year.
+// The limit for durations that are added to a clock: a year.
 constexpr std::int64_t duration_milliseconds_max = 366LL * 24 * 3600 * 1000;
 
 std::string_view text_of(const fb::Vector<std::uint8_t>& bytes) {
@@ -42,7 +42,7 @@ Blob release(Builder& builder) {
     return {std::shared_ptr<const std::byte[]>(buffer, data), buffer->size()};
 }
 
-// Nothing if the bytes are not a sound buffer with this root.
+// Nothing if the bytes are not a valid buffer with this root.
 template <typename Table>
 const Table* verified(Bytes bytes) {
     const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
@@ -111,7 +111,7 @@ std::optional<ObjectKey> from_wire(const wire::Key& key) {
     return ObjectKey{static_cast<ObjectKind>(key.kind()), std::string(path), key.index(), key.version()};
 }
 
-// No vector where there is no news, as in most messages.
+// No vector if there is no news, as in most messages.
 fb::Offset<fb::Vector<const wire::News*>> to_wire(Builder& builder, const std::vector<News>& news) {
     std::vector<wire::News> told;
     for (const News& each : news) {
@@ -267,12 +267,12 @@ Blob encode_body(const Content& content) {
         content);
 }
 
-// Takes names, and what goes with them, from the front of a text.
+// Reads names, and the data with them, from the front of a text.
 class NameReader {
   public:
     explicit NameReader(std::string_view text) : text_(text) {}
 
-    // Nothing if the text is too short, or the name is none, or not after the one before it.
+    // Nothing if the text is too short, the name is invalid, or it does not sort after the previous one.
     std::optional<std::string_view> next(std::size_t bytes) {
         const auto name = rest(bytes);
         if (!name || !is_valid_name(*name) || *name <= last_) {
@@ -295,7 +295,7 @@ class NameReader {
     std::string_view last_;
 };
 
-// The verifier looks at the alignment of a vector's length only, not at that of its elements.
+// The verifier checks the alignment of a vector's length, but not that of its elements.
 template <typename Slot>
 bool is_aligned(const fb::Vector<const Slot*>& slots) {
     return reinterpret_cast<std::uintptr_t>(slots.Data()) % alignof(Slot) == 0;
@@ -385,8 +385,8 @@ std::optional<Content> decode_directory(Bytes body) {
     return directory.has_all_names() ? std::nullopt : std::optional<Content>(std::move(directory));
 }
 
-// (Tables may share their bytes, so a small body could stand for any amount of text. What encode() makes does
-// not.)
+// (Tables may share their bytes, so a small body could stand for any amount of text. Those from encode()
+// never do.)
 std::optional<Xattrs> from_wire(const fb::Vector<fb::Offset<wire::Xattr>>& pairs, std::size_t& bytes_left) {
     Xattrs xattrs;
     for (const wire::Xattr* pair : pairs) {
@@ -700,7 +700,7 @@ Decoded decode(const wire::Answer& answer, const Blob& body) {
     std::size_t bytes = 0;
     for (const wire::Part* part : *table->parts()) {
         bytes += part->text()->size();
-        if (bytes > body.size) {  // as in decode_xattrs()
+        if (bytes > body.size) {  // like decode_xattrs()
             return refuse("an answer whose parts share their text");
         }
         result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text()))});

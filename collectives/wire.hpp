@@ -1,4 +1,4 @@
-// Messages as bytes. The format is the schema wire.fbs; what arrives is verified before it is used:
+// Messages as bytes. The format is the schema wire.fbs. Everything that arrives is verified before use:
 // structure, checksum, ranges, names and paths.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace copper {
 
-// A Publication that did not arrive whole, as its header names it.
+// A Publication that arrived damaged, as named by its header.
 struct Damaged {
     ObjectKey key;
     Lane lane = Lane::eager;
     std::uint64_t sequence = 0;
 };
 
-// Why a frame was refused. `damaged` is set if its header was sound and its body was not.
+// Why a frame was refused. `damaged` is set if the header was valid and the body was not.
 struct WireError {
     std::string reason;
     std::optional<Damaged> damaged;

@@ -98,12 +98,12 @@ int ControlServer::poll_timeout_ms() const {
 
 void ControlServer::poll_once() {
     std::vector<pollfd> polled = {{.fd = mailbox_->wake.get(), .events = POLLIN, .revents = 0}};
-    // A full house leaves callers in the listen queue until a place is free.
+    // When all places are taken, callers wait in the listen queue.
     const bool accepting = !closing_ && clients_.size() < options_.clients_max;
     polled.push_back({.fd = accepting ? listener_.get() : -1, .events = POLLIN, .revents = 0});
     std::vector<std::uint64_t> ids;
     for (const auto& [id, client] : clients_) {
-        // One that waits is watched for hanging up only, which poll always reports.
+        // For a waiting client, only hanging up matters; poll always reports that.
         const short events = client.stage == Stage::requesting ? POLLIN
                              : client.stage == Stage::replying ? POLLOUT
                                                                : 0;
@@ -126,7 +126,7 @@ void ControlServer::poll_once() {
     }
 }
 
-// The directory's mode keeps others out already; this holds even if somebody opens it.
+// The mode of the directory keeps others out already. This check holds even if somebody changes the mode.
 bool ControlServer::is_trusted(int fd) const {
     ucred peer = {};
     socklen_t size = sizeof(peer);

@@ -20,28 +20,27 @@
 
 namespace copper {
 
-// One thread of its own, which never waits for a client: what a client may take of time, bytes and places is
-// bounded.
+// Has one thread, which never waits for a client: the time, bytes and places of each client are limited.
 class ControlServer {
   public:
-    // Makes a reply, in the server's thread: those of thousands of nodes take long to put together.
+    // Makes a reply, in the server's thread: putting together the answers of thousands of nodes takes long.
     using MakeReply = std::function<ControlReply()>;
-    // May be called from any thread, once; later calls, and calls for a client that has gone, do nothing.
+    // Call it from any thread, once. Later calls, and calls for a client that is gone, do nothing.
     using Reply = std::function<void(MakeReply)>;
-    // Called in the server's thread; must not block.
+    // Runs in the server's thread. Must not block.
     using Handler = std::function<void(ControlRequest, Reply)>;
 
     struct Options {
         std::string socket_path;  // in a directory that only this user can enter
         std::size_t clients_max = 64;
         std::chrono::milliseconds request_time_max{5000};
-        std::chrono::milliseconds reply_time_max{
-            10000};  // to take a reply; and beyond its patience to get one
-        std::chrono::milliseconds closing_time_max{2000};  // for replies under way when the server closes
+        // For taking a reply, or for waiting longer than its own patience.
+        std::chrono::milliseconds reply_time_max{10000};
+        std::chrono::milliseconds closing_time_max{2000};  // for unfinished replies when the server closes
     };
     static tl::expected<std::unique_ptr<ControlServer>, std::string> start(Options options, Handler handler);
 
-    // Accepts nobody from now on, finishes the replies that are ready, and ends.
+    // Accepts no more clients, finishes the replies that are ready, and ends.
     ~ControlServer();
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
@@ -52,11 +51,11 @@ class ControlServer {
     struct Client {
         UniqueFd fd;
         Stage stage = Stage::requesting;
-        std::string text;      // of the request as far as it came; of the reply
-        std::size_t sent = 0;  // of the reply
+        std::string text;      // of the request as received so far; later of the reply
+        std::size_t sent = 0;  // bytes of the reply
         TimePoint deadline;
     };
-    // Shared with the Replies, which may outlive the server.
+    // Shared with the Replies, which can outlive the server.
     struct Mailbox {
         struct Letters {
             std::vector<std::pair<std::uint64_t, MakeReply>> replies;
@@ -73,7 +72,7 @@ class ControlServer {
     void accept_client();
     bool is_trusted(int fd) const;
     void take_letters();
-    // Each of them returns false when the client is done with.
+    // These functions return false when the client is finished.
     bool advance(std::uint64_t id, Client& client, short events);
     bool read_request(std::uint64_t id, Client& client);
     bool start_request(std::uint64_t id, Client& client);

@@ -1,4 +1,4 @@
-// Whether a core of this machine is idle.
+// Tells whether all cores of this machine are busy.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 
 namespace copper {
 
-// Not thread-safe. Looks at /proc/loadavg (proc(5): its fourth field counts the threads that run or want to),
-// at most once in look_interval.
+// Not thread-safe. Reads /proc/loadavg (proc(5): the fourth field counts the threads that run or want to
+// run), at most once per look_interval.
 class CoreGauge {
   public:
     CoreGauge();
 
-    // More threads want to run than there are cores, the caller's among them.
+    // More threads want to run than there are cores. The calling thread counts.
     bool is_crowded(TimePoint now);
 
   private:

@@ -50,7 +50,7 @@ tl::expected<void, std::string> start_log(const DaemonOptions& options) {
             if (!file) {
                 return tl::make_unexpected("cannot write the log: " + file.error());
             }
-            // Opens the very same file again.
+            // Opens the same file again.
             sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path_of(*file)));
         }
         auto logger = std::make_shared<spdlog::logger>("copperd", sinks.begin(), sinks.end());
@@ -58,7 +58,7 @@ tl::expected<void, std::string> start_log(const DaemonOptions& options) {
         logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %n[%P] %l: %v");
         logger->flush_on(spdlog::level::info);
         spdlog::set_default_logger(std::move(logger));
-    } catch (const std::exception& error) {  // of spdlog or std::filesystem
+    } catch (const std::exception& error) {  // from spdlog or std::filesystem
         return tl::make_unexpected(directory + ": cannot write the log there: " + error.what());
     }
     return {};

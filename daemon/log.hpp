@@ -9,8 +9,8 @@
 
 namespace copper {
 
-// Makes spdlog's default logger: to `log_dir`/<host>-<pid>-output.log; to standard error if there is none, or
-// with `log_to_output` too. Call it before other threads start.
+// Makes spdlog's default logger. It writes to `log_dir`/<host>-<pid>-output.log; without `log_dir`, or with
+// `log_to_output`, to standard error. Call it before other threads start.
 tl::expected<void, std::string> start_log(const DaemonOptions& options);
 
 }  // namespace copper

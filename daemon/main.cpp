@@ -29,13 +29,13 @@ namespace {
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
 constexpr int exit_by_signal = 128;
-// With all nodes leaving MPI together, one that was lost since would hold up the others for ever.
+// When all nodes leave MPI together, a node that was lost meanwhile would block the others for ever.
 constexpr std::chrono::seconds leave_time_max{10};
 
 struct CommandLine {
     FlagTexts texts;
     std::optional<std::string> config;
-    std::optional<int> exit_code;  // there is nothing more to do
+    std::optional<int> exit_code;  // nothing else to do
 };
 
 CommandLine parse(int argc, char** argv) {
@@ -105,7 +105,7 @@ void leave_fabric([[maybe_unused]] Fabric& fabric, [[maybe_unused]] Parting part
 #endif
 }
 
-// What depends on this machine. A node on which that fails still takes part in the job, to say why.
+// Prepares what depends on this machine. If that fails, the node still joins the job, to report the reason.
 tl::expected<Cores, std::string> prepare(DaemonOptions& options, JobSpan span) {
     if (auto chosen = choose_trees(options, span); !chosen) {
         return tl::make_unexpected(chosen.error());
@@ -124,7 +124,7 @@ tl::expected<Cores, std::string> prepare(DaemonOptions& options, JobSpan span) {
     return placement->cores;
 }
 
-// A node that reads for others, with many clients of its own, needs more files than a shell's usual 1024.
+// A reader with many clients needs more open files than a shell's usual 1024.
 void allow_many_files() {
     rlimit files = {};
     if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -133,8 +133,9 @@ void allow_many_files() {
     }
 }
 
-// Else the heap keeps much of what leaves the cache: a freed extent would make malloc put later ones among
-// small objects, where each leaves a hole of its own size, and each thread has a heap to itself.
+// Without these settings, the heap keeps much of the memory that leaves the cache. malloc would place extents
+// among small objects after the first one is freed, and each would leave a hole of its size. Also, each
+// thread would have its own heap.
 void give_memory_back() {
 #ifdef __GLIBC__
     ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
@@ -195,7 +196,7 @@ int run(int argc, char** argv, const GivenKey& key) {
         return fail(start_error, exit_failed);
     }
 
-    // Before the node is there, a signal ends the process at once: there is nothing to clean up.
+    // Until the node exists, a signal ends the process at once: there is nothing to clean up.
     std::atomic<Node*> node = nullptr;
     std::optional<SignalWatcher> signals(std::in_place, [&node](int signal, pid_t sender) {
         if (Node* running = node.load()) {
@@ -223,7 +224,7 @@ int run(int argc, char** argv, const GivenKey& key) {
     signals.reset();
     leave_fabric(this_node.fabric(), this_node.parting(), exit_code);
     if (this_node.is_stuck() || (several && this_node.parting() == Parting::alone)) {
-        // Without waiting for the filesystem, and without MPI's own end, which needs the other nodes.
+        // Do not wait for the filesystem, and do not call MPI's shutdown, which needs the other nodes.
         std::fflush(nullptr);
         ::_exit(exit_code);
     }

@@ -26,7 +26,7 @@ std::string clear_command(const std::string& mount) {
     return "`copper stop --local --mount " + mount + "`";
 }
 
-// Whoever serves it must not be asked by a stat: a daemon that is stuck would hold this one up.
+// No stat: it would ask the daemon that serves this mount, and a stuck daemon would block this one, too.
 Obstacle served_already(const std::string& mount) {
     if (const auto record = find_live_instance(::geteuid(), mount)) {
         return mount + ": already served by copperd, process " + std::to_string(record->pid) +
@@ -81,7 +81,7 @@ tl::expected<Found, std::string> look_at(const std::string& path) {
     return Found::directory;
 }
 
-// Nobody else can have put it there: it is new, or an error.
+// mkdir made it, or failed: nobody else can have put it there.
 tl::expected<void, std::string> make(const std::string& path) {
     if (::mkdir(path.c_str(), for_owner_only) != 0) {
         return tl::make_unexpected(path + ": cannot make this directory for the mount: " + error_text());
@@ -89,8 +89,7 @@ tl::expected<void, std::string> make(const std::string& path) {
     return {};
 }
 
-// Who can exchange the mount point, or a directory above it, can give the programs other files than the
-// mirror's.
+// A user who can exchange the mount point, or a directory above it, can feed other files to the programs.
 Obstacle exchangeable(const std::string& directory) {
     auto why = why_others_can_exchange(directory);
     return why.empty() ? Obstacle() : why + "; or choose another --mount";
@@ -117,7 +116,7 @@ tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount
     std::vector<std::string> made;
     for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
         const auto result = make(*path);
-        // With several nodes on this machine, another one may have made the common parent meanwhile.
+        // If several nodes share this machine, another node may have made the common parent meanwhile.
         const bool now_there = !result && *path == parent && look_at(parent) == Found::directory;
         const auto obstacle = now_there ? exchangeable(parent) : std::nullopt;
         if ((!result && !now_there) || obstacle) {
@@ -162,7 +161,7 @@ tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string
         if (auto obstacle = exchangeable(mount)) {
             return tl::make_unexpected(std::move(*obstacle));
         }
-        return MadeDirectories();  // Session::mount() says if it is not empty
+        return MadeDirectories();  // Session::mount() reports a directory that is not empty
     }
     if (missing == MissingMount::make) {
         return make_missing(mount);

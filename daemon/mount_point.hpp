@@ -1,4 +1,4 @@
-// The mount point as the daemon finds it, and makes it if it is asked to.
+// Checks the mount point, and makes it if asked to.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace copper {
 
 enum class MissingMount { refuse, make };
 
-// Directories made for a mount point, innermost first. Removed (if they are empty) at the end of its life.
+// Directories made for a mount point, innermost first. Removes them, if empty, at its end.
 class MadeDirectories {
   public:
     MadeDirectories() = default;
@@ -32,13 +32,13 @@ class MadeDirectories {
     std::vector<std::string> paths_;
 };
 
-// Whether a Copper, alive or dead, is mounted there. Reads the mount table, not the mount.
+// Whether a Copper, alive or dead, is mounted there. Reads the mount table and does not touch the mount.
 bool is_served(const std::string& mount);
 
-// Checks what can be known before mounting: `mount` (as of canonical_mount()) exists, is not served by a
-// Copper, alive or dead, does not lie in a Copper mount or a filesystem of the kernel, and nobody else can
-// exchange it or a directory above it. `make` makes it if its parent exists, and for the default mount the
-// parent, /tmp/$USER, as well. The errors say what to do.
+// Checks before mounting: `mount` (as from canonical_mount()) exists, no Copper, alive or dead, serves it, it
+// does not lie in a Copper mount or a kernel filesystem, and nobody else can exchange it or a directory above
+// it. `make` makes it if its parent exists; for the default mount, it also makes the parent, /tmp/$USER.
+// Errors say what to do.
 tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
                                                                MissingMount missing);
 

@@ -24,22 +24,22 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr const char* leave_verb = "leave";
-constexpr const char* departed_verb = "departed";  // argument: the rank that leaves alone, a blank, and why
+// Argument: the rank that leaves alone, a blank, and the reason.
+constexpr const char* departed_verb = "departed";
 constexpr const char* leave_together = "together";
 constexpr const char* leave_alone = "alone";
 
-constexpr milliseconds stop_patience{10000};  // for all nodes to unmount, where nobody says otherwise
+constexpr milliseconds stop_patience{10000};  // for all nodes to unmount, unless the request says otherwise
 constexpr milliseconds stop_patience_max{600000};
 constexpr milliseconds leave_patience{2000};  // for all nodes to hear that they may leave
-constexpr milliseconds flush_time_max{2000};  // for what a leaving node still has to send
-// The same where it leaves alone. Launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a
-// second).
+constexpr milliseconds flush_time_max{2000};  // for a leaving node to send the rest
+// For a node that leaves alone: launchers send SIGKILL soon after SIGTERM (Open MPI's mpirun after a second).
 constexpr milliseconds flush_time_max_alone{500};
 constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
-constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout, for a node that could not start
-constexpr std::size_t departed_told_max = 64;    // of which `copper status` tells why they left
-constexpr std::uint64_t top_paths_of_job_max = 50000;  // that all nodes together report
-// Between two looks whether a mirror is used whose daemon was lost: then it may be that nobody will stop it.
+constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout: for a node that could not start
+constexpr std::size_t departed_told_max = 64;    // for which `copper status` shows the reason
+constexpr std::uint64_t top_paths_of_job_max = 50000;  // reported by all nodes together
+// How often to check whether programs use a mirror whose daemon was lost: perhaps nobody will ever stop it.
 constexpr milliseconds unused_time{3600000};
 constexpr milliseconds unused_time_without_launcher{15000};
 
@@ -63,17 +63,13 @@ Attributes attributes_of_root() {
             .changed = time(found.st_ctim)};
 }
 
-// What another node answered; empty if that is not understood.
+// Another node's answer; empty if it makes no sense.
 json body_of(const std::string& text) {
-    try {
-        auto body = parse_json(text);
-        return body.is_object() ? body : json::object();
-    } catch (const std::exception&) {
-        return json::object();
-    }
+    const auto body = read_json(text, [](const json& read) { return read; });
+    return body && body->is_object() ? *body : json::object();
 }
 
-// "." and the rank, where the nodes share a machine.
+// Appends "." and the rank if the nodes share a machine.
 DaemonOptions localised(DaemonOptions options, const Place& place) {
     if (options.local) {
         options.mount += "." + std::to_string(place.rank);
@@ -83,10 +79,6 @@ DaemonOptions localised(DaemonOptions options, const Place& place) {
 
 Place place_of(const Fabric& fabric, const std::optional<Succession>& succession) {
     return succession ? succession->place : Place{.rank = fabric.self().value, .nodes = fabric.size()};
-}
-
-std::string dump(const json& value) {
-    return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
@@ -168,7 +160,7 @@ int Node::run() {
         begin_serving();
     } else {
         spdlog::error("{}", start_error_);
-        // In its loop it can say so to rank 0, which then ends the job.
+        // While its loop runs, this node can report the error to rank 0, which then ends the job.
         loop_.at(std::chrono::steady_clock::now() + options_.ready_timeout + forgotten_margin,
                  [this] { stop_alone(StopReason::forgotten, to_string(StopReason::forgotten)); });
     }
@@ -205,14 +197,14 @@ tl::expected<void, std::string> Node::start() {
     return mount();
 }
 
-// The lost daemon's mount, and its name on this machine.
+// Takes over the lost daemon's mount, and its name on this machine.
 tl::expected<void, std::string> Node::succeed() {
     const std::string directory = instance_directory(::geteuid(), options_.mount);
     if (const auto record = read_instance(directory)) {
         made_ = MadeDirectories(record->made_directories);
     }
-    // Where that fails (no space left in /tmp, say) programs need the mount all the same; `copper stop` ends
-    // it through the supervisor.
+    // If this fails (/tmp may be full), programs need the mount all the same. `copper stop` ends it through
+    // the supervisor.
     if (auto instance = Instance::claim(make_record(), Instance::Predecessor::killed)) {
         instance_.emplace(std::move(*instance));
         if (auto listening = listen(); !listening) {
@@ -227,7 +219,7 @@ tl::expected<void, std::string> Node::succeed() {
         return tl::make_unexpected(session.error());
     }
     session_ = std::move(*session);
-    spdlog::warn("process {} was lost ({}); this one goes on with {}, and reads the filesystem by itself",
+    spdlog::warn("process {} was lost ({}); this one goes on with {} and reads the filesystem itself",
                  succession_->lost, succession_->why, options_.mount);
     unmount_if_unused_later();
     tell_supervisor_of_life();
@@ -287,13 +279,13 @@ tl::expected<void, std::string> Node::mount() {
 void Node::begin_serving() {
     fuse_thread_ = std::thread([this] {
         session_->serve();
-        // If it was stopped, this changes nothing.
+        // No effect if the node has already been told to stop.
         loop_.post([this] { stop_alone(StopReason::unmounted, to_string(StopReason::unmounted)); });
     });
     spdlog::info("rank {} of {} serves {}", place_.rank, place_.nodes, options_.mount);
 }
 
-// Everything that others can see, in the reverse order of start(). Idempotent.
+// Removes everything that others can see, in the reverse order of start(). Idempotent.
 void Node::clean_up() {
     control_.reset();
     if (session_ != nullptr) {
@@ -314,8 +306,8 @@ void Node::stop_by_signal(int signal, pid_t sender) {
         const std::string why = "signal " + std::to_string(signal) + " (" + ::strsignal(signal) +
                                 ") of process " + std::to_string(sender);
         spdlog::info("got {}", why);
-        // People who mean it say so to this process, or `copper stop`. A launcher that ends its processes may
-        // have been killed itself, while the job's programs go on.
+        // A SIGTERM from the launcher is no reason to unmount: the launcher may be dying itself while the
+        // job's programs go on. People who mean it signal this process themselves, or use `copper stop`.
         if (outlived_ && sender == ::getppid() && session_ != nullptr) {
             leave_mount_to_successor(why);
         } else {
@@ -364,13 +356,13 @@ void Node::stop_alone(StopReason reason, const std::string& why) {
         return;
     }
     stop(reason);
-    // Nothing that others can see is left, should the process be killed before its end.
+    // Nothing that others can see is left if the process is killed now.
     instance_.reset();
     made_ = MadeDirectories();
     depart(why);
 }
 
-// Others need not find out by waiting in vain.
+// Tells the others, so that they need not find out by waiting in vain.
 void Node::depart(const std::string& why) {
     loop_.announce_leave(departed_verb, std::to_string(fabric_->self().value) + " " + why);
     leave(Parting::alone);
@@ -425,24 +417,24 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
         outlived_ = static_cast<bool>(supervisor_);
         supervisor_.begin();
         tell_supervisor_of_life();
-        return dump({{"host", host_name()}});
+        return json_line({{"host", host_name()}});
     }
     if (verb == verb::status) {
-        return dump(answer_status());
+        return json_line(answer_status());
     }
     if (verb == verb::stats) {
-        return dump(answer_stats(argument));
+        return json_line(answer_stats(argument));
     }
     if (verb == verb::stop) {
-        return dump(answer_stop(argument));
+        return json_line(answer_stop(argument));
     }
     if (verb == departed_verb) {
-        return dump(answer_departed(argument));
+        return json_line(answer_departed(argument));
     }
     if (verb == leave_verb) {
-        return dump(answer_leave(argument));
+        return json_line(answer_leave(argument));
     }
-    return dump({{"host", host_name()}, {"error", "unknown verb"}});
+    return json_line({{"host", host_name()}, {"error", "unknown verb"}});
 }
 
 const char* Node::state() {
@@ -452,7 +444,7 @@ const char* Node::state() {
     if (stop_reason_ != StopReason::none) {
         return "stopping";
     }
-    // A successor reads by itself.
+    // A successor reads alone.
     return succession_ || loop_.is_degraded() ? "degraded" : "serving";
 }
 
@@ -490,7 +482,7 @@ json Node::answer_stats(const std::string& paths_max) {
                              .turns = loop_.turns().buckets()});
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
     stats["host"] = host_name();
-    // Schema 1 knows "lost" besides, which a node cannot say of itself.
+    // Schema 1 also has "lost", which a node cannot report about itself.
     stats["state"] = state() == std::string("serving") ? "serving" : "degraded";
     stats["mount"] = options_.mount;
     stats["uptime_seconds"] = uptime.count();
@@ -504,8 +496,8 @@ json Node::answer_stats(const std::string& paths_max) {
 
 json Node::answer_stop(const std::string& patience_ms) {
     stop(StopReason::asked);
-    // The call to leave comes when all have answered or the asker's patience has ended; or never, if it is
-    // lost.
+    // The call to leave comes when all nodes have answered or the asker's patience has ended. It never comes
+    // if the asker is lost.
     const milliseconds patience(std::clamp<std::int64_t>(std::strtoll(patience_ms.c_str(), nullptr, 10), 0,
                                                          stop_patience_max.count()));
     loop_.at(std::chrono::steady_clock::now() + patience + abandoned_after,

@@ -1,9 +1,8 @@
-// One node of a job: everything a daemon consists of, wired in one place, and its life from start to end.
+// One node of a job: wires the parts of a daemon together and leads them from start to end.
 //
-// Threads: the one that calls run() is the fabric's and the progress loop's; the Session's threads serve
-// FUSE; the reader pool's wait for the filesystem; one each for the control socket and for signals. What the
-// others have to say about the node's life they post to the loop, so that all its state changes in one
-// thread.
+// Threads: the caller of run() drives the fabric and the progress loop. The Session's threads serve FUSE. The
+// reader pool's threads wait for the filesystem. The control socket and the signals have one thread each.
+// Other threads post events of the node's life to the loop, so all its state changes in one thread.
 #pragma once
 
 #include <map>
@@ -32,43 +31,42 @@
 namespace copper {
 
 enum class StopReason {
-    none,   // it runs
-    asked,  // by the control verb "stop", here or on another node
+    none,   // the node runs
+    asked,  // by the control verb "stop", on this node or another one
     signal,
-    launcher_ended,  // and ends this process; another one goes on with the mount
+    launcher_ended,  // and will end this process; another process goes on with the mount
     unmounted,       // somebody else unmounted the mirror
     start_failed,    // of this node
     job_not_ready,   // rank 0: another node did not start
-    forgotten,       // a node that could not start, and nobody told it to end
+    forgotten,       // the node could not start, and nobody told it to end
 };
 const char* to_string(StopReason reason);
 
-// How nodes part, which the fabric must know (MpiFabric::Ending).
+// How nodes part. The fabric must know (MpiFabric::Ending).
 enum class Parting { together, alone };
 
 class Node {
   public:
-    // `start_error`: why this node cannot serve, known before (its options are wrong on this machine). It
-    // takes part in the job all the same, to say so.
-    // What the node reads lies in `memory`, as should what its fabric receives.
+    // `start_error`: why this node cannot serve, if that is known already (its options do not fit this
+    // machine). The node joins the job all the same, to report it. Objects that the node reads lie in
+    // `memory`; what its fabric receives should, too.
     Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_ptr<ExtentMemory> memory,
          std::string start_error, Cores cores, Supervised supervised);
     ~Node();
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 
-    // From start to end; the process's exit code.
+    // Runs the node from start to end and returns the exit code of the process.
     int run();
 
-    // From any thread: ends the node as a signal does.
+    // From any thread: ends the node like a signal.
     void stop_by_signal(int signal, pid_t sender);
 
     Fabric& fabric() { return *fabric_; }
     Parting parting() const { return parting_; }
-    // A thread waits for the filesystem, and may do so for ever: then the process must end without joining
-    // it.
+    // A thread waits for the filesystem, perhaps for ever. Then the process must end without joining it.
     bool is_stuck() const { return loop_.reads_in_flight() > 0; }
-    // Another process goes on with the mount: this one must end as if it were killed.
+    // Another process goes on with the mount, so this one must end as if it had been killed.
     bool is_succeeded() const { return stop_reason_ == StopReason::launcher_ended; }
 
   private:
@@ -96,11 +94,11 @@ class Node {
     void stop(StopReason reason);
     void stop_alone(StopReason reason, const std::string& why);
     void leave_mount_to_successor(const std::string& why);
-    // `why`: for the others' logs and for status.
+    // `why` appears in the logs of the others and in status.
     void depart(const std::string& why);
     void unmount_if_unused_later();
     void tell_supervisor_of_life();
-    // Stops all nodes; `then` gets what they say before they leave.
+    // Stops all nodes. `then` gets their last answers.
     void stop_job(std::chrono::milliseconds patience, std::function<void(const ProgressLoop::Parts&)> then);
     void leave(Parting parting);
 
@@ -108,7 +106,7 @@ class Node {
     const TimePoint started_;
     const std::unique_ptr<Fabric> fabric_;
     SupervisorLink supervisor_;
-    std::optional<Succession> succession_;  // its hand_over: until it has started
+    std::optional<Succession> succession_;  // its hand_over: until the node has started
     const Place place_;
     const Trees trees_;
     std::string start_error_;
@@ -119,12 +117,12 @@ class Node {
     ProgressLoop loop_;
     Readiness readiness_;
 
-    // Of the loop's thread.
+    // For the loop's thread only.
     StopReason stop_reason_ = StopReason::none;
     Parting parting_ = Parting::together;
     bool leaving_ = false;
-    std::map<Rank, std::string> departed_;  // alone, and why
-    bool outlived_ = false;                 // the mount is to outlive this process
+    std::map<Rank, std::string> departed_;  // nodes that left alone, and why
+    bool outlived_ = false;                 // the mount will outlive this process
     std::uint64_t requests_seen_ = 0;
 
     MadeDirectories made_;

@@ -67,7 +67,7 @@ json fallbacks_group(const MoverCounters& mover, std::uint64_t nodes_lost) {
 }  // namespace
 
 std::uint64_t resident_bytes() {
-    std::ifstream statm("/proc/self/statm");  // proc(5): size, then resident, in pages
+    std::ifstream statm("/proc/self/statm");  // proc(5): size and resident size, in pages
     std::uint64_t size_pages = 0;
     std::uint64_t resident_pages = 0;
     statm >> size_pages >> resident_pages;

@@ -1,4 +1,4 @@
-// What a node has counted, in the form of the metric table.
+// A node's counters in the form of the metric table.
 #pragma once
 
 #include <nlohmann/json.hpp>

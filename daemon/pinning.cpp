@@ -23,7 +23,7 @@ struct TopologyDeleter {
 };
 using Topology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-// More free cores than this do not make the daemon faster; they may be somebody else's.
+// More free cores than this do not make the daemon faster, and may belong to somebody else.
 constexpr int cores_auto_max = 8;
 
 Bitmap parse_list(const std::string& list) {
@@ -43,7 +43,7 @@ std::string to_list(hwloc_const_bitmap_t bitmap) {
     return text;
 }
 
-// The leading number of e.g. "64(x2)", which Slurm gives for two equal nodes.
+// The first number of e.g. "64(x2)", Slurm's text for two equal nodes.
 std::optional<int> leading_number(const std::string& text) {
     int value = 0;
     const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -123,7 +123,7 @@ tl::expected<Placement, std::string> pin_process(const std::string& wanted) {
     }
     const auto scheduler = scheduler_variables();
     if (wanted == "auto" && scheduler.empty()) {
-        // Without a look at the machine.
+        // Do not even look at the machine.
         return Placement{.description = "not pinned: no scheduler says which cores the job uses"};
     }
     const Topology topology = load_topology();

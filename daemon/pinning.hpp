@@ -1,4 +1,4 @@
-// Which cores the daemon runs on.
+// Chooses the cores of the daemon.
 #pragma once
 
 #include <map>
@@ -8,21 +8,21 @@
 
 namespace copper {
 
-// What the job scheduler says, by variable; of the environment, unless a test says otherwise.
+// Variables of the job scheduler. Taken from the environment, except in tests.
 using SchedulerVariables = std::map<std::string, std::string>;
 SchedulerVariables scheduler_variables();
 
-// The cores that --cores `wanted` (auto, none or a list) means, as a list, where `allowed` are those of this
-// machine that the process may use; empty: leave the daemon where the launcher put it. The lists are in the
+// The cores for --cores `wanted` (auto, none or a list). `allowed`: the cores of this machine that the
+// process may use. An empty result means: leave the daemon where the launcher put it. All lists are in the
 // format of cpuset(7).
 //
-// "auto" takes the cores that the job leaves free: schedulers with core specialisation give a job fewer cores
-// than the machine allows, and tell it how many. Applications are put on the lowest cores first, so the
+// "auto" takes the cores that the job leaves free. A scheduler with core specialisation gives a job fewer
+// cores than the machine allows, and tells the job how many. Applications get the lowest cores first, so the
 // daemon takes the highest.
 tl::expected<std::string, std::string> choose_cores(const std::string& wanted, const std::string& allowed,
                                                     const SchedulerVariables& scheduler);
 
-// Whether others run on the daemon's cores too.
+// Whether others also run on the daemon's cores.
 enum class Cores { shared, dedicated };
 
 struct Placement {
@@ -30,7 +30,7 @@ struct Placement {
     std::string description;  // for the log
 };
 
-// Binds the whole process, before it has other threads, which inherit it.
+// Binds the whole process. Call it before other threads start, so that they inherit the cores.
 tl::expected<Placement, std::string> pin_process(const std::string& wanted);
 
 }  // namespace copper

@@ -18,7 +18,7 @@ TimePoint now() {
     return std::chrono::steady_clock::now();
 }
 
-// By default the kernel may lengthen each pause by 50 us, which is more than the shortest of them.
+// By default, the kernel may lengthen each pause by 50 us, which is more than the shortest pause.
 constexpr unsigned long timer_slack_ns = 1000;
 
 constexpr std::chrono::seconds degraded_for{60};  // after a direct read
@@ -32,7 +32,7 @@ const char* description_of(NodeState state) {
         case NodeState::serving:
             return "serves";
         case NodeState::resigned:
-            return "reads nothing for others for a while: another node could read what it could not";
+            return "stops reading for others for a while: another node could read what it could not";
         case NodeState::suspect:
             return "is lost: it does not answer";
         case NodeState::dead:
@@ -46,7 +46,7 @@ struct Overloaded : Ts... {
     using Ts::operator()...;
 };
 template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 does not find it by itself
+Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 needs this guide
 
 }  // namespace
 
@@ -127,7 +127,7 @@ void ProgressLoop::leave(std::chrono::milliseconds time_max) {
     leave_by_ = leave_by_ ? std::min(*leave_by_, by) : by;
 }
 
-// Not all at once: other nodes wait for answers meanwhile.
+// Not all at once: other nodes are waiting for answers.
 bool ProgressLoop::take_events() {
     if (next_taken_ == taken_.size()) {
         taken_.clear();
@@ -176,13 +176,13 @@ void ProgressLoop::state_changed(Rank rank, NodeState state) {
     spdlog::warn("node {} {}", rank.value, description_of(state));
 }
 
-// Once: whoever sends them could fill the log.
+// Once, or strangers could fill the log.
 void ProgressLoop::warn_of_strangers() {
     if (!warned_of_strangers_ && around_.fabric.counters().refused != 0) {
         warned_of_strangers_ = true;
         spdlog::warn(
-            "messages are refused that do not have this job's key (or a node has none); they are counted in "
-            "fabric.frames_refused");
+            "refused a message without this job's key (or this node has no key); fabric.frames_refused "
+            "counts such messages");
     }
 }
 
@@ -191,12 +191,11 @@ void ProgressLoop::look_after_itself(TimePoint time) {
         direct_reads_seen_ = direct_reads;
         last_direct_read_ = time;
         if (!std::exchange(degraded_, true)) {
-            spdlog::warn(
-                "degraded: objects do not come in time, and are read from the filesystem out of turn");
+            spdlog::warn("degraded: objects arrive too late, so this node reads the filesystem itself");
         }
     } else if (degraded_ && time - last_direct_read_ >= degraded_for) {
         degraded_ = false;
-        spdlog::info("not degraded any more: no object has been read out of turn for a minute");
+        spdlog::info("no longer degraded: no direct read for a minute");
     }
 }
 
@@ -295,13 +294,13 @@ void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
     start_reads();
 }
 
-// In a thread of the pool. What is never sent stays plain.
+// Runs in a thread of the pool. Objects that are never sent stay plain.
 ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
     ObjectPtr object = around_.backing.read(key);
     if (object->extent() == nullptr && object->bytes() > object_bytes_max) {
         if (!warned_of_large_object_.exchange(true)) {
             spdlog::warn(
-                "{} takes {} bytes, which is too much for an object; it and its like are answered \"{}\"",
+                "{} takes {} bytes, too many for an object; requests for such objects fail with \"{}\"",
                 to_string(key), object->bytes(), std::generic_category().message(E2BIG));
         }
         return make_error(E2BIG);
@@ -310,8 +309,8 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
     return is_shared ? compressor_.compress(key, std::move(object), link) : object;
 }
 
-// What may not begin yet waits here: each read that ends posts an event, and whatever leaves for other nodes
-// moves the loop, after which it comes back.
+// Reads that may not begin yet stay in the queue. The loop comes back here, because each finished read posts
+// an event, and each message that leaves moves the loop.
 void ProgressLoop::start_reads() {
     for (const ReadFor whom : {ReadFor::itself, ReadFor::others}) {
         auto& waiting = reads_for(whom).waiting;
@@ -348,8 +347,7 @@ void ProgressLoop::send(std::span<const Rank> to, const Message& message) {
 std::string ProgressLoop::answer(const std::string& verb, const std::string& argument) {
     std::string text = answer_call_(verb, argument);
     if (text.size() > answer_text_bytes_max) {
-        spdlog::warn("the answer to \"{} {}\" has {} bytes, which is too much to send", verb, argument,
-                     text.size());
+        spdlog::warn("the answer to \"{} {}\" has {} bytes, too many to send", verb, argument, text.size());
         return R"({"error":"the answer is too long"})";
     }
     return text;

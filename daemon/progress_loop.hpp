@@ -1,5 +1,5 @@
-// The thread that drives the protocol core: everything that Protocol and the fabric do happens in it, and
-// everything that other threads want of them reaches it through an inbox.
+// Runs the protocol in one thread: Protocol and the fabric work only there. Other threads reach them through
+// an inbox.
 #pragma once
 
 #include <atomic>
@@ -45,47 +45,47 @@ class ProgressLoop final : private Protocol::Effects {
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;
-        // Beyond this many events a want is read directly by the thread that wants. What others post is
-        // bounded by what the loop itself started, and by the control server's clients.
+        // If the inbox holds this many events, a thread reads the object it wants directly. Other events are
+        // bounded: the loop itself started them, or one of the few clients of the control server did.
         std::size_t inbox_events_max = 1U << 20;
     };
-    // All of them outlive the loop.
+    // All of these outlive the loop.
     struct Surroundings {
         const Trees& trees;
         Cache& cache;
         BackingStore& backing;
         Fabric& fabric;
-        std::atomic<Activity>* activity = nullptr;  // is told what the loop does
+        std::atomic<Activity>* activity = nullptr;  // the loop writes here what it is doing
     };
-    // The node's own answer to a roll call, in the loop's thread.
+    // This node's answer to a roll call. Runs in the loop's thread.
     using AnswerCall = std::function<std::string(const std::string& verb, const std::string& argument)>;
 
     ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call);
     ~ProgressLoop() override = default;
 
     // From any thread.
-    void want(const ObjectKey& key);  // the cache misses it
+    void want(const ObjectKey& key);  // after a cache miss
     void post(Task task);             // runs in the loop's thread
 
-    // The rest belongs to the loop's thread, which is the fabric's thread.
+    // All functions below belong to the loop's thread, which is also the fabric's thread.
     void run();  // until leave()
-    // Ends run() as soon as no roll call passes through this node and all is sent, or after `time_max`.
+    // Ends run() as soon as no roll call passes through this node and everything is sent, at the latest after
+    // `time_max`.
     void leave(std::chrono::milliseconds time_max);
-    // Asks all nodes; `done` gets the answers.
+    // Asks all nodes. `done` gets the answers.
     void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
               std::function<void(const Parts&)> done, Call::Silence silence = Call::Silence::is_suspicious);
     void at(TimePoint due, Task task);
-    // It has read the backing filesystem out of turn within the last minute.
+    // This node has made a direct read within the last minute.
     bool is_degraded() const { return degraded_; }
-    // Tells the neighbours in the trees that this node ends, with a call to each of them for what else they
-    // should know.
+    // Tells the neighbours in the trees that this node ends, and sends each of them this call.
     void announce_leave(std::string verb, std::string argument);
 
     const Membership& membership() const { return protocol_.membership(); }
     MoverCounters mover_counters() const { return protocol_.mover().counters(); }
     std::uint64_t nodes_lost() const { return protocol_.nodes_lost(); }
     std::uint64_t frames_refused() const { return frames_refused_; }
-    // How long its turns took that had something to do: so long it answered nobody.
+    // How long the turns took that had work to do. During a turn, the node answers nobody.
     const LatencyHistogram& turns() const { return turns_; }
     std::uint64_t reads_in_flight() const {
         return reads_for_others_.in_flight + reads_for_itself_.in_flight;
@@ -102,12 +102,12 @@ class ProgressLoop final : private Protocol::Effects {
     };
     using Event = std::variant<Want, ReadDone, Task>;
     struct Reads {
-        std::deque<ObjectKey> waiting;  // not more than the Mover has pending: it starts one read for each
+        std::deque<ObjectKey> waiting;  // at most one per read that the Mover has pending
         std::uint64_t in_flight = 0;    // in the pool
     };
     struct Inbox {
         std::vector<Event> events;
-        bool sleeping = false;  // the loop waits for it: the waker must notify
+        bool sleeping = false;  // the loop sleeps: notify it after adding an event
     };
 
     // Protocol::Effects
@@ -165,13 +165,13 @@ class ProgressLoop final : private Protocol::Effects {
     std::atomic<bool> warned_of_large_object_ = false;
     std::optional<TimePoint> leave_by_;
     std::vector<Event> taken_;    // from the inbox
-    std::size_t next_taken_ = 0;  // those before it are handled
+    std::size_t next_taken_ = 0;  // events before this one are handled
 
     Guarded<Inbox> inbox_;
     std::condition_variable wake_;
 
     Compressor compressor_;
-    ReaderPool pool_;  // last: its jobs end before anything they use
+    ReaderPool pool_;  // last: its jobs end before the members they use
 };
 
 }  // namespace copper

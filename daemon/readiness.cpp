@@ -15,25 +15,23 @@ using nlohmann::json;
 constexpr std::chrono::milliseconds patience{1000};
 
 void print_line(const std::string& line) {
-    // Whether anybody reads it is not the daemon's concern: it goes on if the pipe is closed.
+    // Nobody may be reading. The daemon goes on even if the pipe is closed.
     std::fputs((line + "\n").c_str(), stdout);
     std::fflush(stdout);
 }
 
 ReadyAnswer read_answer(const std::string& text) {
-    try {
-        const auto answer = parse_json(text);
-        return {.host = answer.at("host").get<std::string>(), .error = answer.at("error").get<std::string>()};
-    } catch (const std::exception&) {
-        return {.host = "", .error = "its answer is not understood"};
-    }
+    const auto answer = read_json(text, [](const json& read) {
+        return ReadyAnswer{.host = read.at("host").get<std::string>(),
+                           .error = read.at("error").get<std::string>()};
+    });
+    return answer.value_or(ReadyAnswer{.host = "", .error = "its answer is malformed"});
 }
 
 }  // namespace
 
 std::string to_text(const ReadyAnswer& answer) {
-    return json{{"host", answer.host}, {"error", answer.error}}.dump(-1, ' ', false,
-                                                                     json::error_handler_t::replace);
+    return json_line({{"host", answer.host}, {"error", answer.error}});
 }
 
 ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look) {
@@ -61,7 +59,7 @@ ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Lo
     if (done) {
         outcome = all_ready ? ReadyState::Outcome::all_ready : ReadyState::Outcome::failed;
     }
-    return {.line = line.dump(-1, ' ', false, json::error_handler_t::replace), .outcome = outcome};
+    return {.line = json_line(line), .outcome = outcome};
 }
 
 void Readiness::begin(std::chrono::milliseconds timeout) {
@@ -76,7 +74,7 @@ void Readiness::ask() {
 }
 
 void Readiness::judge(const ProgressLoop::Parts& parts) {
-    // A node that is gone will not answer any more; one that is only suspected may.
+    // A dead node will not answer any more; a suspect may.
     const auto& membership = loop_.membership();
     const bool all_answered = parts.size() >= membership.alive().size() + membership.suspects().size();
     const bool again = !all_answered && std::chrono::steady_clock::now() < deadline_;

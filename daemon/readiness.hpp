@@ -1,5 +1,5 @@
-// Rank 0 finds out whether every node serves its mirror, and says so on standard output, one line of JSON for
-// each look: what `copper launch` waits for.
+// Rank 0 checks whether every node serves its mirror. It prints a line of JSON for each check on standard
+// output, where `copper launch` waits for it.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@
 namespace copper {
 
 inline constexpr const char* ready_verb = "ready";
-// To all nodes, once all are ready: the job begins.
+// To all nodes once all are ready: the job begins.
 inline constexpr const char* begin_verb = "begin";
 
 // A node's answer to the verb "ready".
 struct ReadyAnswer {
     std::string host;
-    std::string error;  // empty: it serves
+    std::string error;  // empty: the node serves
 };
 std::string to_text(const ReadyAnswer& answer);
 
@@ -27,18 +27,18 @@ struct ReadyState {
     std::string line;
     enum class Outcome { undecided, all_ready, failed } outcome = Outcome::undecided;
 };
-// `last`: whoever is missing now is missing for good.
+// `last`: nodes that are missing now have failed.
 enum class Look { again, last };
 ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look);
 
-// Belongs to the loop's thread.
+// For the loop's thread only.
 class Readiness {
   public:
     using Done = std::function<void(ReadyState::Outcome)>;
     Readiness(ProgressLoop& loop, std::uint32_t nodes, Done done)
         : loop_(loop), nodes_(nodes), done_(std::move(done)) {}
 
-    // Asks until every node has answered that it serves or why not, or `timeout` has passed.
+    // Asks until every node has answered that it serves, or why it cannot, or until `timeout` has passed.
     void begin(std::chrono::milliseconds timeout);
 
   private:

@@ -1,4 +1,4 @@
-// Signals as calls in a thread of their own.
+// Turns signals into calls in a thread of their own.
 #pragma once
 
 #include <sys/types.h>
@@ -10,13 +10,13 @@
 
 namespace copper {
 
-// SIGTERM, SIGINT and SIGHUP; SIGPIPE is ignored.
+// Handles SIGTERM, SIGINT and SIGHUP, and ignores SIGPIPE.
 //
-// REQUIRES: made before any other thread, so that all inherit the blocked signals and none of them is
+// REQUIRES: constructed before all other threads, so that they inherit the blocked signals and are never
 // interrupted.
 class SignalWatcher {
   public:
-    // `sender`: the process that sent it; 0: the kernel.
+    // `sender`: the process that sent the signal; 0: the kernel.
     explicit SignalWatcher(std::function<void(int signal, pid_t sender)> on_signal);
     ~SignalWatcher();
     SignalWatcher(const SignalWatcher&) = delete;

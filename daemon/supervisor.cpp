@@ -33,30 +33,30 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// So many successors in so much time, each after a longer wait: 0, 0.5, 1, 2, 4 s. Then the mount is given
-// up.
+// After this many losses in this time, the supervisor gives the mount up. Each successor waits longer: 0,
+// 0.5, 1, 2, 4 s.
 constexpr int losses_max = 5;
 constexpr std::chrono::seconds losses_window{60};
 constexpr milliseconds first_wait{500};
 
-// A daemon that says nothing for so long hangs: at least, and in deadlines for objects.
+// A daemon that is silent for this long hangs: at least this time, and this many deadlines.
 constexpr milliseconds hang_time_min{10000};
 constexpr int hang_deadlines = 2;
 
 enum class Word : std::uint8_t { keep, begin, is_alive, launcher_ends, release, dismiss };
 
-// One packet; `keep` has the two descriptors of a HandOver with it.
+// One packet. `keep` comes with the two descriptors of a HandOver.
 struct Packet {
     Word word = Word::dismiss;
     Place place = {};
-    std::array<char, PATH_MAX> text = {};  // the mount point; why its launcher ends the daemon
+    std::array<char, PATH_MAX> text = {};  // the mount point, or why the launcher ends the daemon
 };
 
 void set_text(Packet& packet, const std::string& text) {
     std::copy_n(text.data(), std::min(text.size(), packet.text.size() - 1), packet.text.data());
 }
 
-// What /proc says of it: proc(5).
+// The state letter in /proc (proc(5)).
 std::string state_of(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string text;
@@ -67,7 +67,7 @@ std::string state_of(pid_t pid) {
         case 't':
             return "stopped by a signal or a debugger";
         case 'D':
-            return "waiting in the kernel, for a filesystem perhaps";
+            return "waiting in the kernel, perhaps for a filesystem";
         case 'R':
             return "running";
         default:
@@ -94,7 +94,7 @@ void send_packet(int socket, const Packet& packet, const HandOver* hand_over) {
     retry_eintr([&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
 }
 
-// Nothing at the end of the connection.
+// Nothing when the connection has ended.
 std::optional<Packet> receive_packet(int socket, HandOver& hand_over) {
     Packet packet;
     iovec bytes{.iov_base = &packet, .iov_len = sizeof(packet)};
@@ -118,8 +118,8 @@ std::optional<Packet> receive_packet(int socket, HandOver& hand_over) {
     return packet;
 }
 
-// Launchers wait until nobody holds the pipes of their processes any more. A regular file, which may be where
-// the log goes, nobody waits for.
+// Launchers wait until no process holds the pipes of their processes. Regular files (perhaps the log) may
+// stay open.
 void leave_launcher(int keep) {
     ::setsid();
     ::prctl(PR_SET_NAME, "copperd-superv");
@@ -139,7 +139,7 @@ void leave_launcher(int keep) {
         }
     }
     for (const int descriptor : others) {
-        ::close(descriptor);  // among them the directory's own, which is closed already
+        ::close(descriptor);  // possibly the directory's own, already closed
     }
 }
 
@@ -160,7 +160,7 @@ class Supervisor {
         signals_ = UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC));
     }
 
-    // Returns in each successor; otherwise ends the process.
+    // Returns in each successor. Otherwise ends the process.
     Supervised run() {
         while (true) {
             wait_for_end();
@@ -194,13 +194,13 @@ class Supervisor {
         if (why_.empty()) {
             const auto silence =
                 std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - heard_at_);
-            why_ = "killed by its supervisor: it had said nothing for " + std::to_string(silence.count()) +
+            why_ = "killed by its supervisor: it was silent for " + std::to_string(silence.count()) +
                    " s; its loop " + to_string(vitals_.activity) + ", its process was " + state_of(pid_);
         }
         ::kill(pid_, SIGKILL);
     }
 
-    // False if there was nobody to hear any more.
+    // False if the connection has ended.
     bool hear() {
         const auto packet = receive_packet(daemon_.get(), hand_over_);
         if (!packet) {
@@ -227,7 +227,7 @@ class Supervisor {
                 is_released_ = true;
                 break;
             case Word::dismiss:
-                // Not before its child: whoever stops them may know only this process.
+                // Outlives its child: a tool may wait for this process only.
                 reap();
                 ::_exit(0);
         }
@@ -290,7 +290,7 @@ class Supervisor {
                                                    .why = why_}};
     }
 
-    // A daemon that is lost again and again is not to be replaced as fast as it can be.
+    // A daemon that is lost again and again must not be replaced at full speed.
     void wait_in_turn() {
         const auto now = steady_clock::now();
         std::erase_if(losses_, [now](steady_clock::time_point at) { return now - at > losses_window; });
@@ -316,14 +316,13 @@ class Supervisor {
             reason = "after a signal of process " + std::to_string(told_by_) + " to its supervisor";
         }
         if (start_log(options_)) {
-            spdlog::critical(
-                "process {} was lost {} ({}): {} is given up. End what is left with `copper stop --local`",
-                pid_, reason, why_, mount_);
+            spdlog::critical("process {} was lost {} ({}): gave up {}. Clean up with `copper stop --local`",
+                             pid_, reason, why_, mount_);
             spdlog::default_logger()->flush();
         }
     }
 
-    // The status of one that is a child.
+    // The exit status, if the daemon is a child.
     std::optional<int> reap() {
         if (!is_successor_) {
             return std::nullopt;
@@ -334,11 +333,11 @@ class Supervisor {
         return status;
     }
 
-    // Leaves nothing behind, and another job alone that may be here by now.
+    // Removes what the daemon left, but not what belongs to a later job that may have started here.
     [[noreturn]] void give_up() {
         const std::string directory = instance_directory(::geteuid(), mount_);
         const auto record = read_instance(directory);
-        // (A process closes its end of the connection a moment before its own.)
+        // (A process closes its end of the connection a moment before it ends.)
         if (record && record->pid != pid_ && is_running(record->pid, record->pid_started)) {
             ::_exit(0);
         }
@@ -360,18 +359,18 @@ class Supervisor {
     const DaemonOptions& options_;
     Vitals& vitals_;
     const milliseconds hang_time_;
-    UniqueFd daemon_;  // the socket to it
-    pid_t pid_;        // of it
+    UniqueFd daemon_;  // the socket to the daemon
+    pid_t pid_;        // of the daemon
     std::uint64_t pid_started_;
-    bool is_successor_ = false;  // and thus a child
+    bool is_successor_ = false;  // and so a child
     UniqueFd signals_;
     sigset_t watched_ = {};
     sigset_t mask_before_ = {};
     bool outlives_ = false;
     bool is_released_ = false;
-    pid_t told_by_ = 0;  // to end, by a signal
+    pid_t told_by_ = 0;  // the process whose signal told this one to end
     steady_clock::time_point heard_at_ = steady_clock::now();
-    std::string why_;  // the daemon is lost, as far as that is known already
+    std::string why_;  // the daemon was lost, as far as known
     Loss loss_ = Loss::crashed;
     Place place_;
     std::string mount_;

@@ -1,10 +1,10 @@
-// Keeps a node's mount when the daemon that serves it is lost: killed, or taken down by its MPI or its
-// launcher.
+// Keeps a node's mount when its daemon is lost: killed, or taken down by MPI or the launcher.
 //
-// The supervisor is a process of its own, outside the launcher's session and process group. It holds what the
-// daemon would take with it (HandOver) and waits. When the daemon ends without having said so, or says
-// nothing for so long that it must hang, it forks a successor that goes on with the same mount. A successor
-// serves alone, from the backing filesystem: an MPI job takes nobody in again. Programs see a pause.
+// The supervisor is a separate process outside the launcher's session and process group. It holds the
+// resources that must outlive the daemon (HandOver) and waits. If the daemon ends without notice, or is
+// silent for so long that it must hang, the supervisor forks a successor, which goes on with the same mount.
+// A successor serves alone, from the backing filesystem, because an MPI job cannot take in new processes.
+// Programs see a pause.
 #pragma once
 
 #include <sys/types.h>
@@ -31,38 +31,39 @@ struct Place {
 
 // Why a daemon has a successor.
 enum class Loss : std::uint8_t {
-    crashed,         // or was killed, or ended by itself
-    launcher_ended,  // which ends its processes; the mirror stays as long as it is used
+    crashed,         // or was killed, or ended early
+    launcher_ended,  // it ends its processes; the mirror stays while programs use it
 };
 
-// What a successor starts from.
+// The state a successor starts from.
 struct Succession {
     HandOver hand_over;
     Place place;
     Loss loss = Loss::crashed;
-    pid_t lost = 0;   // the daemon that was lost
-    std::string why;  // it was, in words
+    pid_t lost = 0;   // the lost daemon
+    std::string why;  // why it was lost, for people
 };
 
-// The daemon's end of its connection with the supervisor. Not thread-safe. All that it says is a few words to
-// a socket that has room for them; where the supervisor is gone, nothing happens.
+// The daemon's end of its connection with the supervisor. Not thread-safe. Sends only a few words, for which
+// the socket always has room. Does nothing if the supervisor is gone.
 class SupervisorLink {
   public:
-    SupervisorLink() = default;  // no supervisor: a daemon that is lost takes its mount with it
+    SupervisorLink() = default;  // no supervisor: the mount ends with the daemon
     SupervisorLink(UniqueFd socket, pid_t supervisor) : socket_(std::move(socket)), pid_(supervisor) {}
 
-    // The mount is there.
+    // The mount exists.
     void keep(const HandOver& hand_over, Place place, const std::string& mount);
-    // All nodes serve: from now on the mount is to outlive this process. Until then it is unmounted.
+    // All nodes serve: from now on the mount must outlive this process. Before, losing this process ends the
+    // mount.
     void begin();
-    // The progress loop runs. To be said every alive_interval from begin() on.
+    // The progress loop runs. Send this every alive_interval, starting with begin().
     void is_alive();
     static constexpr std::chrono::seconds alive_interval{1};
-    // This process is about to be ended by its launcher; `why` says how that showed.
+    // The launcher is about to end this process; `why` says how this process knows.
     void launcher_ends(const std::string& why);
-    // The mount is gone, or is to go with this process, and so is all that is left of it on this node.
+    // The mount and everything else on this node is gone, or will end with this process.
     void release();
-    // Nothing is left. The supervisor ends.
+    // Nothing is left, and the supervisor ends.
     void dismiss();
 
     pid_t pid() const { return pid_; }  // 0: none
@@ -76,11 +77,11 @@ class SupervisorLink {
 struct Supervised {
     SupervisorLink link;
     Vitals* vitals = nullptr;              // of this process
-    std::optional<Succession> succession;  // this process is a successor
+    std::optional<Succession> succession;  // set in a successor
 };
 
-// Returns in the daemon; and again, in a process of its own, for each successor that is needed. REQUIRES: no
-// other thread yet. `options` are those of the log.
+// Returns in the daemon, and again, in a new process, for each successor. REQUIRES: no other thread yet.
+// `options`: for the log.
 tl::expected<Supervised, std::string> supervise(const DaemonOptions& options);
 
 }  // namespace copper

@@ -18,13 +18,13 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler writes th
 constexpr std::array crashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
 constexpr std::array other_ends = {SIGQUIT, SIGXCPU, SIGXFSZ, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF};
 
-// Of this process; a signal handler has nothing else to find them by.
+// Of this process. A signal handler has no other way to find them.
 Vitals* noted = nullptr;
 std::array<struct sigaction, NSIG> handled_before;
 
 extern "C" void note_signal(int signal) {
     noted->signal = signal;
-    // Whoever handled it before does so again, once this handler has returned.
+    // After this handler returns, the previous handler gets the signal again.
     ::sigaction(signal, &handled_before[static_cast<std::size_t>(signal)], nullptr);
     ::raise(signal);
 }
@@ -56,7 +56,7 @@ const char* to_string(Activity activity) {
         case Activity::message:
             return "worked on a message of another node";
         case Activity::what_was_due:
-            return "worked on what was due";
+            return "ran timers";
         case Activity::starting_reads:
             return "started reads";
         case Activity::ending:
@@ -83,7 +83,7 @@ void Vitals::note_end_of_this_process() {
     }
     for (const int end : other_ends) {
         struct sigaction current = {};
-        // What has a handler may not end the process.
+        // A signal with a handler may not end the process, so leave it alone.
         if (::sigaction(end, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
             note(end);
         }
@@ -98,16 +98,16 @@ std::string describe_end(const Vitals& vitals) {
         return by_signal(vitals.signal);
     }
     if (vitals.exit_status >= 0) {
-        return "ended by itself: exit status " + std::to_string(vitals.exit_status);
+        return "exited with status " + std::to_string(vitals.exit_status);
     }
-    return "killed: it left no word (SIGKILL, as of the kernel for lack of memory)";
+    return "killed without notice (SIGKILL, perhaps by the kernel for lack of memory)";
 }
 
 std::string describe_end(int wait_status) {
     if (WIFSIGNALED(wait_status)) {
         return by_signal(WTERMSIG(wait_status));
     }
-    return "ended by itself: exit status " + std::to_string(WEXITSTATUS(wait_status));
+    return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
 }
 
 }  // namespace copper

@@ -13,7 +13,7 @@
 namespace copper {
 namespace {
 
-// libfuse says why something failed only to its log, which is one for the whole process.
+// libfuse reports why something failed only to its log, and there is one log per process.
 Guarded<std::string>& last_message() {
     static Guarded<std::string> message;
     return message;
@@ -30,7 +30,7 @@ void keep_message(fuse_log_level level, const char* format, va_list arguments) {
     *last_message().lock() = line;
 }
 
-// A thread can be cancelled while this lives, and only then.
+// The thread can be cancelled only while this object lives.
 class Cancellable {
   public:
     Cancellable() { ::pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, nullptr); }
@@ -81,7 +81,8 @@ std::optional<std::string> Connection::mount() {
     return std::nullopt;
 }
 
-// libfuse serves an open descriptor, which becomes the device once libfuse has answered INIT to /dev/null.
+// libfuse serves an open descriptor. It answers INIT to /dev/null, and then the descriptor becomes the
+// device.
 std::optional<std::string> Connection::adopt(const UniqueFd& device, const std::function<void()>& tell_init) {
     UniqueFd descriptor(::open("/dev/null", O_RDWR | O_CLOEXEC));
     const std::string name = "/dev/fd/" + std::to_string(descriptor.get());
@@ -113,7 +114,7 @@ std::optional<std::size_t> Connection::take(std::span<std::byte> slot, std::span
     if (got > 0) {
         return static_cast<std::size_t>(got);
     }
-    // ENOENT: it was interrupted before it came here. ENODEV: unmounted.
+    // ENOENT: the request was interrupted before it arrived. ENODEV: unmounted.
     const bool is_interrupted = got < 0 && (error == EINTR || error == EAGAIN || error == ENOENT);
     return is_interrupted ? std::optional<std::size_t>(0) : std::nullopt;
 }
@@ -125,9 +126,8 @@ void Connection::process(std::span<std::byte> request) {
     fuse_session_process_buf(session_.get(), &buffer);
 }
 
-// fuse_session_unmount() would unmount by path once more if the detached mount is still in use, whatever is
-// mounted there by now. It does not where polling the device gives an error, as it gives for a pipe that
-// nobody reads.
+// If the detached mount is still in use, fuse_session_unmount() would unmount by path again, whatever is
+// mounted there now. It does not if polling the device gives an error, like a pipe that nobody reads does.
 void Connection::disconnect() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) == 0) {

@@ -1,4 +1,4 @@
-// The kernel's end of a mirror: libfuse's session and the device.
+// The connection of a mirror with the kernel: libfuse's session and the device.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace copper {
 
-// All methods but mount() and adopt() may be called from any thread.
+// Call all methods except mount() and adopt() from any thread.
 class Connection {
   public:
-    // `served` must outlive it.
+    // `served` must outlive this object.
     Connection(const SessionOptions& options, Served& served);
 
-    // Either of them, once. The error says what is wrong.
+    // Call one of these two, once. Errors say what is wrong.
     std::optional<std::string> mount();
-    // Goes on with another process's `device`. libfuse has to be told the connection's first request again,
-    // but the kernel must not hear the answer again: tell_init() runs before the device is in its place.
+    // Takes over another process's `device`. libfuse must get the connection's first request again, but the
+    // kernel must not get the answer again: tell_init() runs before the device is in place.
     std::optional<std::string> adopt(const UniqueFd& device, const std::function<void()>& tell_init);
     bool is_mounted() const { return is_mounted_; }
 
@@ -30,18 +30,18 @@ class Connection {
     UniqueFd device() const;
     fuse_session* session() const { return session_.get(); }
 
-    // Waits for a request. Its first bytes go to `slot`, what does not fit there to `rest`. Returns how many
-    // they are; 0: one was interrupted before it came here; nothing: the mount has ended. The thread can be
-    // cancelled here, and only here.
+    // Waits for a request. Stores its first bytes in `slot` and the rest in `rest`. Returns the number of
+    // bytes; 0 if a request was interrupted before it arrived; nothing if the mount has ended. The thread can
+    // be cancelled here, and only here.
     std::optional<std::size_t> take(std::span<std::byte> slot, std::span<std::byte> rest);
     void process(std::span<std::byte> request);
 
-    // No more requests shall be taken.
+    // Take no more requests.
     void exit() { fuse_session_exit(session_.get()); }
     bool has_exited() const { return fuse_session_exited(session_.get()) != 0; }
 
     void disconnect();
-    // Never to be destroyed; the connection ends with the process.
+    // Never destroys the session: the connection ends with the process.
     void abandon() { static_cast<void>(session_.release()); }
 
   private:

@@ -1,4 +1,4 @@
-// What the kernel asked of this node's mirror.
+// Counts the kernel's requests to this node's mirror.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace copper {
 
 struct FuseCounters {
-    std::atomic<std::uint64_t> requests = 0;  // every request that reached the daemon, of any kind
+    std::atomic<std::uint64_t> requests = 0;  // all requests, of any kind
     std::atomic<std::uint64_t> lookup = 0;
     std::atomic<std::uint64_t> getattr = 0;
     std::atomic<std::uint64_t> readdir = 0;

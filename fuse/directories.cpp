@@ -1,4 +1,4 @@
-// readdir, readdirplus. (opendir is answered ENOSYS: see dispatch.cpp.)
+// readdir, readdirplus. (opendir gets ENOSYS: see dispatch.cpp.)
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace copper {
 namespace {
 
-// One reply's worth of entries, in the kernel's layout. libfuse's functions for it take a request but do not
+// The entries of one reply, in the kernel's layout. libfuse's functions for that take a request but do not
 // use it.
 class EntryBuffer {
   public:
@@ -22,8 +22,8 @@ class EntryBuffer {
         return encode(nullptr, 0, name, nullptr, 0) <= left();
     }
 
-    // Node 0: name and type alone, no attributes; the kernel then asks by name for what it needs. `next` is
-    // the offset from which the kernel goes on. REQUIRES: has_room_for(name).
+    // Node 0 means name and type without attributes; the kernel then looks up the names it needs. `next`: the
+    // offset at which the kernel goes on. REQUIRES: has_room_for(name).
     void add(const std::string& name, NodeId node, const struct stat& st, std::uint64_t next) {
         fuse_entry_param entry{};
         entry.ino = node;
@@ -59,7 +59,7 @@ class EntryBuffer {
 // counts.
 constexpr std::uint64_t dot_entries = 2;
 constexpr unsigned tag_shift = 32;
-constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets have a sign
+constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets are signed
 
 std::uint64_t tag_of(const Directory& directory) {
     return directory.has_all_names() ? 0
@@ -70,7 +70,7 @@ std::uint64_t position_of(std::uint64_t offset) {
     return offset & ((std::uint64_t{1} << tag_shift) - 1);
 }
 
-// Pieces of names that are fetched ahead of a program that lists a huge directory.
+// How many pieces to fetch ahead of a program that lists a huge directory.
 constexpr std::uint32_t pieces_ahead = 2;
 
 struct stat type_and_number(std::uint64_t inode, std::uint32_t mode) {
@@ -133,7 +133,7 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
         const NodeId meant = at == 0 || !place ? node : place->parent;
         buffer.add(name, 0, type_and_number(inodes_.inode_number(meant), S_IFDIR), at + 1);
     }
-    // Lookups are counted only of what there is room for: the kernel forgets only what it has received.
+    // Count lookups only for entries that fit: the kernel forgets only those that it received.
     std::vector<NodeId> counted;
     KnownAttributes known(cache_, request, directory);
     for (; at >= dot_entries && at - dot_entries < first + names.size(); ++at) {

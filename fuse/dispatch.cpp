@@ -21,12 +21,12 @@ ReplyPtr reply_to(fuse_req_t request) {
     return served(request).pending.enter(request);
 }
 
-// What a snapshot permits the kernel to do without us.
+// What the kernel may do without asking, since a snapshot does not change.
 void init(void* user_data, fuse_conn_info* connection) {
     static_cast<Served*>(user_data)->capable = connection->capable;
-    // READDIRPLUS_AUTO would fetch attributes only if a program seems to want them; here they cost nothing,
-    // and save a lookup of each name. AUTO_INVAL_DATA drops pages when mtime changes. Splicing helps where
-    // data lies in files or pipes; ours lies in memory.
+    // READDIRPLUS_AUTO would fetch attributes only if a program seems to want them; here they cost nothing
+    // and save a lookup per name. AUTO_INVAL_DATA drops pages when mtime changes. Splicing helps with data in
+    // files or pipes; ours is in memory.
     constexpr unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_READDIRPLUS |
                                 FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_CACHE_SYMLINKS |
                                 FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT |
@@ -35,27 +35,27 @@ void init(void* user_data, fuse_conn_info* connection) {
                                   FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
                                   FUSE_CAP_SPLICE_MOVE;
     connection->want = (connection->want | (connection->capable & wanted)) & ~unwanted;
-    // Where several users meet, the kernel checks access control lists too, at the price of a GETXATTR for
-    // each inode whose group has rights. Else what the backing filesystem says to the daemon it says to the
-    // one user.
+    // With several users, the kernel also checks access control lists, at the price of a GETXATTR for each
+    // inode whose group has rights. With one user, the filesystem answers the daemon as it would answer the
+    // user.
     if (static_cast<Served*>(user_data)->audience == Audience::everyone) {
         connection->want |= connection->capable & FUSE_CAP_POSIX_ACL;
     }
     if (static_cast<Served*>(user_data)->passthrough == PassthroughPolicy::where_possible) {
         want_passthrough(*connection);
     }
-    // It decides how many pages a request may have, reads included. The kernel may offer more (since 6.13),
-    // which would take longer requests than there is room for.
+    // This limits the pages of a request, reads included. The kernel may offer more (since 6.13), which would
+    // make requests too long for their slots.
     connection->max_write = std::min(connection->max_write, static_cast<unsigned>(extent_bytes));
     constexpr unsigned background_requests_max = 64;
     connection->max_background = background_requests_max;
     connection->congestion_threshold = background_requests_max * 3 / 4;
 }
 
-// ENOSYS to open makes the kernel stop asking, for this mount, and keep pages from one open to the next as if
-// told FOPEN_KEEP_CACHE (fs/fuse/file.c: fuse_file_open; since Linux 3.16). The same to opendir does so with
-// FOPEN_CACHE_DIR (since 5.1). A kernel that does not offer this would hand ENOSYS to the program, so it gets
-// a reply. With passthrough each opening has its own answer.
+// ENOSYS to open stops further opens for this mount, and the kernel keeps pages from one open to the next, as
+// with FOPEN_KEEP_CACHE (fs/fuse/file.c: fuse_file_open; since Linux 3.16). ENOSYS to opendir has the same
+// effect with FOPEN_CACHE_DIR (since 5.1). A kernel without this feature would pass ENOSYS on to the program,
+// so it gets a normal reply. With passthrough, each open needs its own answer.
 void open(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
     ++operations(request).counters().open;
     const auto reply = reply_to(request);
@@ -140,9 +140,8 @@ void listxattr(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max) {
     operations(request).listxattr(reply_to(request), node, bytes_max);
 }
 
-// No ioctl means anything here. Programs ask isatty() of files (TCGETS): it must not be answered with
-// success. The kernel passes on each one; unlike for other requests no answer makes it stop
-// (fs/fuse/ioctl.c).
+// No ioctl makes sense here. isatty() (TCGETS) must not succeed on files. The kernel passes each ioctl on;
+// unlike for other requests, no answer stops it (fs/fuse/ioctl.c).
 void ioctl(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, unsigned, const void*,
            std::size_t, std::size_t) {
     ++operations(request).counters().ioctl;
@@ -151,10 +150,10 @@ void ioctl(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, uns
 
 }  // namespace
 
-// What is absent here is answered ENOSYS by libfuse, which the kernel takes as "do it yourself, and do not
-// ask again": access (default_permissions), flush and fsync (nothing to write), lseek (SEEK_HOLE and
-// SEEK_DATA as for a file without holes), poll, bmap. Locks are not even advertised, so the kernel keeps
-// them, as on a local filesystem.
+// libfuse answers ENOSYS to missing callbacks; the kernel then handles the request itself and stops asking:
+// access (default_permissions), flush and fsync (nothing to write), lseek (SEEK_HOLE and SEEK_DATA as for a
+// file without holes), poll, bmap. Locks are not even advertised, so the kernel keeps them, as on a local
+// filesystem.
 fuse_lowlevel_ops dispatch_table() {
     fuse_lowlevel_ops table{};
     table.init = init;

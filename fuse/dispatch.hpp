@@ -10,14 +10,13 @@
 
 namespace copper {
 
-// What the callbacks get as their user data.
+// The user data of the callbacks.
 struct Served {
     Operations& operations;
     PendingReplies& pending;
     const PassthroughPolicy passthrough;
     const Audience audience;
-    // What the kernel offers (FUSE_CAP_...). Written once, by the request that the kernel waits for before
-    // all others.
+    // The kernel's features (FUSE_CAP_...). Written once, by the first request.
     std::atomic<unsigned> capable = 0;
 };
 

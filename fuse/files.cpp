@@ -1,18 +1,18 @@
-// read; open and release where files are passed through. (Elsewhere open is answered ENOSYS, and flush
-// everywhere; locks stay in the kernel: see dispatch.cpp.)
+// read; open and release for passthrough. (Otherwise open gets ENOSYS, and flush always does. Locks stay in
+// the kernel: see dispatch.cpp.)
 //
 // All bytes that the kernel gets of one inode are of one Version, and that Version has the size that the
-// kernel was told when it looked the name up. The file may have changed since then. A Version of another size
-// is never handed out under the old inode: the read fails with ESTALE, as NFS would say it, and the name gets
-// a new inode, so who opens the file again reads the new Version. The same holds for a Version of the same
-// size once the kernel has bytes of another one. If it has none, the inode takes the new Version, and the
-// kernel is told that its attributes are out of date; that takes no page lock, so it may be done while a read
+// kernel learnt when it looked the name up. But the file may have changed. Then there are three cases. If the
+// new Version has another size, the read fails with ESTALE, as on NFS, and the name gets a new inode, so the
+// next open reads the new Version. If it has the same size, but the kernel has bytes of the old one, the same
+// happens. If it has the same size and the kernel has no bytes, the inode takes the new Version, and the
+// kernel is told that its attributes are out of date. That takes no page lock, so it may happen while a read
 // waits.
 //
-// Why not another size: a short reply shrinks the kernel's i_size only if nothing else changed the inode's
-// attributes since the request began (fs/fuse/file.c: fuse_read_update_size), which the daemon cannot know.
-// Otherwise the kernel fills the page up with NULs. A mapping gets them in any case. No reply makes i_size
-// grow.
+// Why another size needs a new inode: a short reply shrinks the kernel's i_size only if nothing else changed
+// the inode's attributes since the request began (fs/fuse/file.c: fuse_read_update_size), which the daemon
+// cannot know. Otherwise the kernel pads the page with NULs. A mapping gets NULs in any case. No reply makes
+// i_size grow.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -26,10 +26,10 @@ namespace copper {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// How often a read whose extents turn out to be of several Versions is begun.
+// How often to start a read again whose extents turn out to be of several Versions.
 constexpr int read_attempts_max = 3;
 
-// Collects the extents of one read. Each is set by one thread; the one that sets the last answers.
+// Collects the extents of one read. Each is set by one thread; the thread that sets the last one answers.
 class Operations::PendingRead {
   public:
     PendingRead(NodeId node, std::string path, FileRange range, Attempt attempt, std::size_t extents)
@@ -60,7 +60,7 @@ namespace {
 
 struct Pieces {
     std::vector<iovec> bytes;
-    std::vector<PlainBytes> kept;  // what `bytes` points to
+    std::vector<PlainBytes> kept;  // the memory of `bytes`
 };
 
 // The pieces of memory that hold `range`, which starts in the first of `objects`. Nothing if an extent cannot
@@ -75,7 +75,7 @@ std::optional<Pieces> pieces_of(const std::vector<ObjectPtr>& objects, Operation
         if (!plain) {
             return std::nullopt;
         }
-        // The kernel only reads from it: iovec has no const.
+        // The kernel only reads from this memory, but iovec has no const.
         pieces.bytes.push_back(
             {.iov_base = const_cast<std::byte*>(plain->bytes.data()), .iov_len = plain->bytes.size()});
         left -= plain->bytes.size();
@@ -85,7 +85,7 @@ std::optional<Pieces> pieces_of(const std::vector<ObjectPtr>& objects, Operation
     return pieces;
 }
 
-// The error of one of a read's objects; 0 if there is none.
+// The first error of a read's objects; 0 if there is none.
 int error_of(const std::vector<ObjectPtr>& objects) {
     for (const auto& object : objects) {
         if (object->extent() == nullptr) {
@@ -95,8 +95,8 @@ int error_of(const std::vector<ObjectPtr>& objects) {
     return 0;
 }
 
-// All extents are of one Version, and hold as many bytes as a file of its size has there. (A reader gives
-// fewer or more of a file that is being written.)
+// Whether all extents are of one Version, and hold as many bytes as a file of its size has there. (A reader
+// may get fewer or more from a file that is being written.)
 bool are_whole(const std::vector<ObjectPtr>& objects, Operations::FileRange range) {
     const Attributes& attributes = objects.front()->extent()->attributes;
     std::uint64_t offset = range.offset - range.offset % extent_bytes;
@@ -130,9 +130,9 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
         return;
     }
     const Attributes& found = newest(pending.objects);
-    // The kernel let the caller in by the rights that it knows. The daemon may read what the caller may not:
-    // with other rights, or as another file under that name, the kernel is to look again. (With one user the
-    // filesystem itself has judged.)
+    // The kernel admitted the caller by the rights that it knows. The daemon may read files that the caller
+    // may not read. So if the rights differ, or the name means another file, the kernel must look again.
+    // (With one user, the filesystem itself has judged.)
     const auto told = inodes_.attributes(pending.node);
     if (options_.audience == Audience::everyone && !(told && have_same_rights(*told, found))) {
         supersede(reply, pending.node, found);
@@ -170,8 +170,8 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
     }
 }
 
-// What was found may be a moment old: a file that is being written. Who opens the file again will ask for
-// the version that the name has then; it is the one that is there when it is asked for.
+// The version found may be out of date if somebody is writing the file. The next open asks for the version
+// that the name has then, so find out which one that is.
 void Operations::find_version(const ReplyPtr& reply, NodeId node, ObjectKey key, const Attributes& found,
                               int attempts) {
     key.version = hash_of(version_of(found));
@@ -193,7 +193,7 @@ void Operations::supersede(const ReplyPtr& reply, NodeId node, const Attributes&
         reply->error(ESTALE);
         return;
     }
-    // Answered when a new opening finds the new node.
+    // Reply only when the next open will find the new node.
     notices_.name(place->parent, place->name, [reply] {
         if (reply->begin()) {
             reply->error(ESTALE);
@@ -222,7 +222,7 @@ void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range,
         reply->error(ESTALE);
         return;
     }
-    // Nothing is asked for beyond the end that the kernel knows.
+    // Ask for nothing beyond the end that the kernel knows.
     range.bytes = std::min(range.bytes, told->size - std::min(told->size, range.offset));
     if (range.bytes == 0) {
         reply->bytes({});
@@ -278,8 +278,8 @@ void Operations::open(const ReplyPtr& reply, NodeId node) {
         }
         return;
     }
-    // The inode took another version meanwhile. At this error the kernel looks the name up again, and finds a
-    // new inode.
+    // The inode has taken another version meanwhile. On this error, the kernel looks the name up again and
+    // finds a new inode.
     inodes_.detach(node);
     reply->error(ESTALE);
 }

@@ -1,4 +1,4 @@
-// libfuse's low-level interface, in the version that Copper is written for.
+// libfuse's low-level interface, in the version that Copper needs.
 #pragma once
 
 #define FUSE_USE_VERSION 312
@@ -6,7 +6,7 @@
 
 namespace copper {
 
-// "For ever" as the kernel counts (30 years): a snapshot does not change.
+// "For ever" (30 years): a snapshot does not change.
 inline constexpr double kernel_keeps_seconds = 1e9;
 
 }  // namespace copper

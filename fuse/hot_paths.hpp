@@ -1,4 +1,4 @@
-// Which paths the kernel asks for most.
+// Counts which paths the kernel asks for most.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace copper {
 
-// Thread-safe: one lock, held for one step in a hash map, and now and then to tidy it up. Memory is bounded:
-// beyond 2 * kept_min paths, only those asked for most are kept, so that of a great many paths the counts of
-// rare ones start anew ("lossy counting", Manku and Motwani, VLDB 2002).
+// Thread-safe: one lock, held for one step in a hash map, and sometimes for tidying up. Memory is bounded:
+// beyond 2 * kept_min paths, only the most requested ones stay. The counts of rare paths then start again
+// ("lossy counting", Manku and Motwani, VLDB 2002).
 class HotPaths {
   public:
     static constexpr std::size_t kept_min = 1024;
 
     struct Counts {
         std::uint64_t requests = 1;
-        std::uint64_t absent = 0;  // of these, the ones that found no such name
+        std::uint64_t absent = 0;  // those that found no such name
         std::uint64_t bytes_read = 0;
     };
     void count(std::string_view path, Counts more);
 
-    // The `paths_max` with most requests, most first.
+    // The `paths_max` paths with most requests, in descending order.
     std::vector<std::pair<std::string, Counts>> top(std::size_t paths_max);
 
   private:

@@ -21,7 +21,7 @@ std::size_t bytes_of(const InodeRecords::Record& record) {
     return (sizeof(InodeRecords::Record) + record.name_bytes + unit - 1) / unit * unit;
 }
 
-// Stores it after everything that was stored before, should the process be killed.
+// Stores a value after everything stored before it, even if the process is killed.
 template <typename T>
 void store(T& place, T value) {
     std::atomic_ref(place).store(value, std::memory_order_release);
@@ -106,7 +106,7 @@ void InodeRecords::rewrite() {
     for_each([&](Position position) { append(to, at(position), at(position).name()); });
     store(head_->active, to);
     removed_bytes_ = 0;
-    ::madvise(half(from).data(), head_->end[from], MADV_REMOVE);  // its pages go back to the system
+    ::madvise(half(from).data(), head_->end[from], MADV_REMOVE);  // returns its pages to the system
 }
 
 }  // namespace copper

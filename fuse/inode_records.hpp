@@ -1,4 +1,4 @@
-// What is known of the inodes that the kernel knows, in memory that outlives the process.
+// Records of the inodes that the kernel knows, in memory that outlives the process.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ using NodeId = std::uint64_t;
 // See inode_table.hpp.
 enum class InodeState : std::uint8_t { listed, read, kept, kept_and_read, nameless };
 
-// Records of inodes, one after the other, each with its name. An inode has one record, and is known by
-// nothing else. A process that is killed leaves the records whole:
-// - A record counts once the end of all says so.
-// - Counts and states change in place. Attributes do not: with new ones the inode gets a new record, and then
-//   the old one is removed. If both are there, the later one is right.
+// Records of inodes, one after the other, each with its name. An inode has one record, the only copy of its
+// data. If the process is killed, the records are valid:
+// - A record counts once the stored end of the records is behind it.
+// - Counts and states change in place. For new attributes, the inode gets a new record, and then the old one
+//   is removed. If both exist, the later one is right.
 //
-// There are two halves: what is left of one that holds mostly removed records is copied into the other, and
-// then the halves are swapped.
+// There are two halves. If one holds mostly removed records, its other records are copied into the second
+// half, and then the halves are swapped.
 //
 // Not thread-safe; belongs to an InodeTable.
 class InodeRecords {
@@ -35,7 +35,7 @@ class InodeRecords {
         NodeId node;  // 0: removed
         NodeId parent;
         std::uint64_t lookups;
-        std::uint32_t children;  // inodes below it; whoever reads records that were left behind counts anew
+        std::uint32_t children;  // inodes below it; a successor counts anew
         InodeState state;
         std::uint8_t name_bytes;
         Attributes attributes;
@@ -44,10 +44,10 @@ class InodeRecords {
             return {reinterpret_cast<const char*>(this) + sizeof(Record), name_bytes};
         }
     };
-    // Where a record is, in units of 8 bytes; constant until rewrite(). 0: nowhere.
+    // The place of a record, in units of 8 bytes; constant until rewrite(). 0: none.
     using Position = std::uint32_t;
 
-    // `memory`: zeros, or what another process has left.
+    // `memory`: zeros, or the records of another process.
     explicit InodeRecords(std::span<std::byte> memory);
 
     Record& at(Position position) const {
@@ -63,10 +63,10 @@ class InodeRecords {
 
     void for_each(const std::function<void(Position)>& visit) const;
 
-    // No inode had a higher number.
+    // The highest number that any inode has had.
     NodeId last_node() const;
 
-    // Most of the memory is that of removed records.
+    // Most of the memory holds removed records.
     bool should_be_rewritten() const;
     // Moves all records.
     void rewrite();

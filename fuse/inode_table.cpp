@@ -11,7 +11,7 @@
 namespace copper {
 namespace {
 
-// Of files of several extents that are being read; beyond it all begin anew.
+// Of files of several extents that are being read. Beyond this number, all windows start again.
 constexpr std::size_t read_aheads_max = 65536;
 
 bool is_kept(InodeState state) {
@@ -36,12 +36,12 @@ InodeState with_bytes(InodeState state) {
     return state;
 }
 
-// The kernel relies on the size of files and symbolic links for as long as it knows the inode.
+// The kernel relies on the size of files and symbolic links while it knows the inode.
 bool have_same_size(const Attributes& a, const Attributes& b) {
     return S_ISDIR(a.mode) || a.size == b.size;
 }
 
-// Whether the inode that its name has meant can be told of where a Listing has `listed`.
+// Whether the name still means this inode if a Listing says `listed`.
 bool still_means(const InodeRecords::Record& record, const Attributes& listed) {
     const Attributes& known = record.attributes;
     if ((known.mode & S_IFMT) != (listed.mode & S_IFMT)) {
@@ -72,7 +72,7 @@ void InodeTable::State::restore(const Attributes& root) {
     if (const Position known = find(root_node)) {
         replace(known, root);
     } else {
-        // The mount's own lookup is never forgotten.
+        // The kernel never forgets the mount's own lookup.
         add({.node = root_node,
              .parent = 0,
              .lookups = 1,
@@ -96,7 +96,7 @@ void InodeTable::State::index_all() {
     by_node.clear();
     by_name.clear();
     records.for_each([this](Position position) {
-        // The process before may have been killed in replace().
+        // The previous process may have been killed in replace().
         if (const Position older = find(records.at(position).node)) {
             by_node.erase(older);
             records.remove(older);
@@ -150,7 +150,7 @@ InodeTable::Position InodeTable::State::add_below(NodeId parent, std::string_vie
     return position;
 }
 
-// The same inode with other attributes. It keeps those that it has if there is no memory left.
+// Gives the inode other attributes. If no memory is left, it keeps its present ones.
 InodeTable::Position InodeTable::State::replace(Position position, const Attributes& attributes) {
     Record record = records.at(position);
     record.attributes = attributes;
@@ -173,7 +173,7 @@ void InodeTable::State::set_state(Record& record, InodeState state) {
     InodeRecords::set_state(record, state);
 }
 
-// A remove_if_unused() has to follow.
+// Call remove_if_unused() afterwards.
 void InodeTable::State::take_name(Position position) {
     Record& record = records.at(position);
     if (record.node != root_node && record.state != InodeState::nameless) {
@@ -182,7 +182,7 @@ void InodeTable::State::take_name(Position position) {
     }
 }
 
-// Its record, that is.
+// Removes its record.
 void InodeTable::State::remove(Position position) {
     const Record& record = records.at(position);
     by_node.erase(position);
@@ -212,7 +212,7 @@ void InodeTable::State::remove_if_unused(NodeId node) {
 }
 
 std::string InodeTable::State::path(const Record& record) const {
-    // Collects the components from the leaf up, so that the text is allocated once.
+    // Collects the components from the leaf up, to allocate the text once.
     std::vector<std::string_view> names;
     std::size_t bytes = 0;
     for (const Record* above = &record; above->node != root_node; above = &at(above->parent)) {

@@ -1,4 +1,4 @@
-// Which path the kernel means by a node id.
+// Maps the kernel's node ids to paths.
 #pragma once
 
 #include <cstdint>
@@ -18,49 +18,49 @@ namespace copper {
 
 inline constexpr NodeId root_node = 1;
 
-// The inodes that the kernel knows. Thread-safe: one lock, held for a few steps in hash tables, and nothing
-// inside is ever referred to from outside.
+// The inodes that the kernel knows. Thread-safe: one lock, held for a few steps in hash tables. No reference
+// to its content ever leaves the table.
 //
-// The kernel is told one type and one size of an inode, ever, and gets bytes of one Version of it. What else
-// is found under its name gets another inode, and whoever has the old file open keeps the old one.
+// An inode never changes its type or size, and the kernel gets bytes of one Version of it. If its name comes
+// to mean anything else, the name gets another inode. Programs with the old file open keep the old one.
 //
 // An inode is in one of these states:
 //
 //   state          its name     its attributes are of                      and when the kernel forgets it
-//   listed         means it     the last Listing that told of it           it is removed
+//   listed         means it     the last Listing that named it             it is removed
 //   read           means it     the Version whose bytes the kernel has     it is removed
 //   kept           means it     a Version that a read has found            it stays
 //   kept_and_read  means it     the same, and the kernel has its bytes     it stays
-//   nameless       means        what the kernel was told last              it is removed
+//   nameless       means        the last answer to the kernel              it is removed
 //                  another one
 //
-//   look_up()      new -> listed. Unless `listed`, an inode knows better than an older Listing.
+//   look_up()      new -> listed. Unless `listed`, its attributes win over an older Listing.
 //   hand_out()     listed -> read, kept -> kept_and_read, with the Version found if it has the same size
-//   supersede()    new -> kept, for the name of an inode whose file is another one by now
-//   any of them, and detach(): the inode that the name has meant -> nameless
+//   supersede()    new -> kept, for a name that now means another file
+//   any of them, and detach(): the inode that the name meant -> nameless
 //
-// An inode with others below it stays as well. One takes some 150 bytes and its name.
+// An inode with others below it stays, too. An inode takes some 150 bytes and its name.
 class InodeTable {
   public:
-    // So many inodes are `kept` or `kept_and_read`.
+    // At most this many inodes are `kept` or `kept_and_read`.
     static constexpr std::size_t kept_max = 65536;
 
-    // Goes on with what another process has left in `memory`, else zeros.
+    // Goes on with what another process has left in `memory`; otherwise `memory` is zeros.
     InodeTable(const Attributes& root, std::span<std::byte> memory);
 
     struct Told {
         NodeId node = 0;
-        Attributes attributes;  // what to tell the kernel: the inode's own if they are newer
+        Attributes attributes;  // what to tell the kernel: the inode's own ones if they are newer
     };
 
-    // Counts one lookup of `name` in `parent` and returns its node: the same one as long as it is known.
-    // Nothing if there is no memory left, or `parent` is unknown (the kernel never asks that).
+    // Counts one lookup of `name` in `parent` and returns its node, which stays the same while it is known.
+    // Nothing if no memory is left, or `parent` is unknown (the kernel never asks that).
     std::optional<Told> look_up(NodeId parent, std::string_view name, const Attributes& attributes);
 
     enum class Known { still, no_more };
     Known forget(NodeId node, std::uint64_t lookups);
 
-    // The name gets a new node when it is looked up again.
+    // The name gets a new node at its next lookup.
     void detach(NodeId node);
 
     std::optional<std::string> path(NodeId node);
@@ -72,7 +72,7 @@ class InodeTable {
     };
     std::optional<Place> place(NodeId node);
 
-    // What the kernel was told last; nothing if the node is unknown.
+    // The attributes that the kernel has; nothing if the node is unknown.
     std::optional<Attributes> attributes(NodeId node);
 
     // The backing inode number, for "." and "..".
@@ -80,20 +80,20 @@ class InodeTable {
 
     enum class Bytes { some, none };
     enum class Verdict {
-        current,  // of the version that the kernel has been told
-        adopted,  // another version, but the kernel had no bytes yet: it is now the inode's
-        other,    // another version than the bytes that the kernel has, or of another size
+        current,  // the version that the kernel knows
+        adopted,  // another version, but the kernel has no bytes yet: the inode takes it
+        other,    // a version of another size, or the kernel has bytes of another one
     };
-    // Bytes of the version in `attributes` were found, and are about to be handed to the kernel unless there
-    // are none.
+    // The daemon found bytes of the version in `attributes`, and will hand them to the kernel, if there are
+    // any.
     Verdict hand_out(NodeId node, const Attributes& attributes, Bytes bytes);
 
-    // What to fetch ahead now that extents `read` of `extents` are read (ReadAhead).
+    // The extents to fetch ahead when extents `read` of `extents` are read (ReadAhead).
     ExtentRange read_ahead(NodeId node, ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
 
-    // The file under `node`'s name is another one by now, with `attributes`: the name gets a new node, unless
-    // it has a node of that version, or a newer one, already. Returns the place whose entry in the kernel is
-    // out of date; nothing if the kernel does not know the node.
+    // `node`'s name now means another file, with `attributes`. The name gets a new node, unless it already
+    // has a node of that version or a newer one. Returns the place whose entry in the kernel is out of date;
+    // nothing if the kernel does not know the node.
     std::optional<Place> supersede(NodeId node, const Attributes& attributes);
 
     std::size_t size();
@@ -135,7 +135,7 @@ class InodeTable {
 
         InodeRecords records;
         RecordIndex<ByNode> by_node{ByNode{&records}};
-        RecordIndex<ByName> by_name{ByName{&records}};  // of all but the nameless, and the root
+        RecordIndex<ByName> by_name{ByName{&records}};  // all but the nameless and the root
         std::size_t kept = 0;
         std::unordered_map<NodeId, ReadAhead> read_aheads;  // of files of several extents
     };

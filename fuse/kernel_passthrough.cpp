@@ -15,7 +15,7 @@ void want_passthrough(fuse_conn_info& connection) {
     connection.want |= connection.capable & FUSE_CAP_PASSTHROUGH;
 }
 
-// libfuse's own functions want a request, which there is none of when the kernel is asked whether it lets us.
+// libfuse's own functions need a request. There is none when we ask the kernel whether it allows passthrough.
 BackingId add_backing(fuse_session* session, int file) {
     fuse_backing_map map{};
     map.fd = file;
@@ -37,7 +37,7 @@ UniqueFd mount_memory(MemoryLimits limits) {
         return ::fsconfig(context.get(), FSCONFIG_SET_STRING, key, value.c_str(), 0) == 0;
     };
     const bool is_bounded = context && set("size", std::to_string(limits.bytes_max)) &&
-                            set("nr_inodes", std::to_string(limits.files_max + 1));  // the root is one
+                            set("nr_inodes", std::to_string(limits.files_max + 1));  // one for the root
     if (!is_bounded) {
         return {};
     }

@@ -72,7 +72,7 @@ class KernelReply final : public Reply {
     Sent opened(BackingId backing) override {
         fuse_file_info info{};
         if (backing != 0) {
-            set_backing(info, backing);  // and nothing else, or the kernel refuses; it drops the pages it has
+            set_backing(info, backing);  // set nothing else, or the kernel refuses; it drops its pages
         } else {
             info.keep_cache = 1;
             info.cache_readdir = 1;
@@ -110,14 +110,14 @@ class KernelReply final : public Reply {
         RequestSlots::Lease slot = {};
         explicit operator bool() const { return request != nullptr; }
     };
-    // A request is answered once: whoever takes it answers it, and then its slot is free.
+    // A request is answered once: the thread that takes it answers it and then frees its slot.
     Taken take() {
         fuse_req_t request = request_.exchange(nullptr);
         return request != nullptr ? Taken{.request = request, .slot = std::move(slot_)} : Taken();
     }
 
     std::atomic<fuse_req_t> request_;
-    RequestSlots::Lease slot_;  // of whoever takes the request
+    RequestSlots::Lease slot_;  // for the thread that takes the request
     const std::shared_ptr<PendingReplies> pending_;
 };
 
@@ -146,7 +146,7 @@ void PendingReplies::end() {
 void PendingReplies::leave(KernelReply* reply) {
     auto state = state_.lock();
     if (state->waiting.erase(reply) > 0 && state->closed) {
-        // close() is under way and has not come to it.
+        // close() is under way and has not reached this one.
         reply->error(ENOTCONN);
     }
 }
@@ -155,8 +155,8 @@ void PendingReplies::close() {
     auto state = state_.lock();
     state->closed = true;
     idle_.wait(state.lock(), [&state] { return state->answering == 0; });
-    // Held so that none of them is destroyed meanwhile. The one lock that is held across replies: nobody else
-    // wants it any more but to learn that the session has ended.
+    // Holding the lock keeps all of them alive. This is the only lock held across replies: others want it
+    // only to learn that the session has ended.
     for (KernelReply* reply : state->waiting) {
         reply->error(ENOTCONN);
     }

@@ -1,4 +1,4 @@
-// Replies that go to the kernel through libfuse.
+// Replies to the kernel through libfuse.
 #pragma once
 
 #include <condition_variable>
@@ -14,8 +14,8 @@ namespace copper {
 
 class KernelReply;
 
-// The slot of the request that this thread hands to libfuse. A reply that is entered meanwhile takes it over;
-// otherwise it is free again at the end: the request was answered by then, or needs no answer.
+// The slot of the request that this thread hands to libfuse. A reply that is entered meanwhile takes the slot
+// over. Otherwise the slot is free at the end, because the request was answered, or needs no answer.
 class SlotInHand {
   public:
     explicit SlotInHand(RequestSlots::Lease lease);
@@ -31,8 +31,8 @@ class SlotInHand {
 
 // The requests of one session that wait for their answer. Thread-safe.
 //
-// A gate, as in seastar's gate.hh: requests enter; close() answers those that wait, and returns when nobody
-// is in the middle of answering. Continuations that come later find the gate closed and touch nothing.
+// A gate, as in seastar's gate.hh: requests enter. close() answers the waiting ones, and returns when no
+// thread is in the middle of answering. Later continuations find the gate closed and touch nothing.
 class PendingReplies : public std::enable_shared_from_this<PendingReplies> {
   public:
     ReplyPtr enter(fuse_req_t request);

@@ -1,5 +1,5 @@
-// Memory that outlives a daemon's process, so that its successor can go on serving the same mount: the
-// requests that the kernel has handed out and that nobody has answered, and the inodes that the kernel knows.
+// Memory that outlives a daemon's process, so that its successor can serve the same mount: the requests taken
+// from the kernel and not answered, and the inodes that the kernel knows.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@
 
 namespace copper {
 
-// What one process gives to the next: the kernel's connection (/dev/fuse) and the memory.
+// What a process hands over to its successor: the kernel's connection (/dev/fuse) and the memory.
 struct HandOver {
     UniqueFd device;
     UniqueFd memory;
 };
 
-// A file without a name (memfd_create(2)), mapped. It takes as many pages as were written to. What the kernel
-// stored or the process wrote before it was killed is there for the next one, in program order; so whatever
-// is kept here is written such that it is right between any two stores.
+// A file without a name (memfd_create(2)), mapped. It takes as many pages as were written. If the process is
+// killed, the next one finds all earlier stores of kernel and process, in program order. So data here must be
+// valid between any two stores.
 class LastingMemory {
   public:
     static tl::expected<LastingMemory, std::string> make();
-    // Of the process before.
+    // Takes over the previous process's memory.
     static tl::expected<LastingMemory, std::string> adopt(UniqueFd file);
     LastingMemory(LastingMemory&& other) noexcept;
     LastingMemory& operator=(LastingMemory&&) = delete;
@@ -32,7 +32,7 @@ class LastingMemory {
 
     int file() const { return file_.get(); }
 
-    // The first request of a connection (INIT), once it has come.
+    // The first request of a connection (INIT), once it has arrived.
     std::span<const std::byte> init() const;
     void keep_init(std::span<const std::byte> request);
 

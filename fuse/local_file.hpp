@@ -1,4 +1,4 @@
-// A file of this node that holds what the backing filesystem's file holds.
+// A file on this node with the content of a file on the backing filesystem.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace copper {
 
-// Without a name, and mapped: what is written to it can be read in place as long as the LocalFile lives.
-// write() is for one thread, which shares it with others when it is complete.
+// Has no name, and is mapped: written bytes can be read in place while the LocalFile lives. One thread calls
+// write(), and shares the file when it is complete.
 class LocalFile {
   public:
     // Nothing if the filesystem of `directory` has no room. REQUIRES: size > 0.

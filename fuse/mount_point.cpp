@@ -53,7 +53,7 @@ bool configured_for_other_users() {
     return false;
 }
 
-// Root mounts by itself; everybody else needs the set-user-id helper.
+// Root mounts directly; other users need the set-user-id helper.
 std::optional<std::string> obstacle_in_rights(Audience audience) {
     if (::geteuid() == 0) {
         return std::nullopt;
@@ -113,7 +113,7 @@ std::optional<std::string> obstacle_to_mount(const std::string& mount_point, Aud
 }
 
 void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes) {
-    // Of what the kernel knows already: the daemon must not ask itself.
+    // Ask only for what the kernel knows: a request would go to this daemon itself.
     struct statx found {};
     if (::statx(AT_FDCWD, mount_point.c_str(), AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &found) != 0) {
         return;
@@ -124,7 +124,7 @@ void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes) {
 }
 
 void unmount(const std::string& mount_point) {
-    // UMOUNT_NOFOLLOW: the path may have become something else.
+    // UMOUNT_NOFOLLOW: somebody may have replaced the path.
     if (::umount2(mount_point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno == EPERM) {
         run_unmount_helper(mount_point, Unmounting::lazily);
     }

@@ -1,4 +1,4 @@
-// A mount point, before and after it is one.
+// Checks a mount point, and handles the mount on it.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace copper {
 
-// What stands in the way of mounting there, in words, with what to do about it; nothing if all is well.
-// REQUIRES: no Copper mount is there, alive or dead: looking at it could wait for its daemon.
+// Why nothing can be mounted there, and what to do about it; nothing if it is fine. REQUIRES: no Copper mount
+// is there, alive or dead, because touching one could block on its daemon.
 std::optional<std::string> obstacle_to_mount(const std::string& mount_point, Audience audience);
 
-// Lets the kernel read up to `bytes` of a file ahead, where it lets this process decide (root). To be called
-// when the kernel has got the answer to INIT, which can only lower what it has set itself (128 KiB).
+// Lets the kernel read `bytes` of a file ahead, if this process may set that (root). Call it after the kernel
+// has the answer to INIT, which can only lower the kernel's default (128 KiB).
 void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes);
 
-// Unmounts; if it is in use, as soon as it no longer is.
+// Unmounts, now or when it is no longer in use.
 void unmount(const std::string& mount_point);
 
-// Unmounts if it is not in use and, where this process may ask the kernel (root), was not since the last
-// call: MNT_EXPIRE of umount2(2).
+// Unmounts if nobody uses it and, if this process may ask the kernel (root), nobody has used it since the
+// last call: MNT_EXPIRE of umount2(2).
 void unmount_if_unused(const std::string& mount_point);
 
 }  // namespace copper

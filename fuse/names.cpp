@@ -1,5 +1,5 @@
-// lookup, forget, getattr, readlink, statfs. (access is never asked: default_permissions lets the kernel
-// decide.)
+// lookup, forget, getattr, readlink, statfs. (access is never called: with default_permissions the kernel
+// decides.)
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -37,8 +37,8 @@ struct stat to_stat(const Attributes& attributes) {
 }
 
 int to_errno(const std::error_code& error) {
-    // Anything that the kernel would not take (it drops replies with larger numbers, and NFS leaks such), or
-    // no error where one was due, is an I/O error.
+    // The kernel drops replies with larger numbers, and NFS leaks such numbers. They become I/O errors, and
+    // so does a missing error.
     constexpr int errno_max = 511;
     const bool valid =
         error.category() == std::generic_category() && error.value() > 0 && error.value() <= errno_max;
@@ -64,8 +64,7 @@ std::string Operations::target_told(const Listing::Entry& entry) const {
     return (rewritten ? options_.mount_point : "") + std::string(entry.target);
 }
 
-// The size of a symbolic link is the length of its text. The kernel relies on it: it cuts cached links at
-// that length.
+// The size of a symbolic link is the length of its text. The kernel cuts cached links at that length.
 Attributes Operations::attributes_told(const Listing::Entry& entry) const {
     Attributes told = entry.attributes;
     if (S_ISLNK(told.mode) && !entry.target.empty()) {
@@ -132,8 +131,8 @@ void Operations::forget(NodeId node, std::uint64_t lookups) {
     }
 }
 
-// What the kernel was told last is told again, so that it never sees attributes of another version than the
-// bytes.
+// Repeats the attributes that the kernel has, so that it never sees attributes and bytes of different
+// versions.
 void Operations::getattr(ReplyPtr reply, NodeId node) {
     ++counters_.getattr;
     if (const auto told = inodes_.attributes(node)) {
@@ -174,7 +173,7 @@ void Operations::readlink(ReplyPtr reply, NodeId node) {
         }));
 }
 
-// The mirror spans filesystems of any size and nothing can be written, so there is nothing to ask them.
+// The mirror spans filesystems of any size and is read-only, so asking them makes no sense.
 void Operations::statfs(ReplyPtr reply) {
     struct statvfs statistics {};
     statistics.f_bsize = 4096;

@@ -7,13 +7,13 @@
 namespace copper {
 namespace {
 
-// For the kernel to drop the last names that it was told to drop, when the session ends.
+// At the end of the session, time for the kernel to drop the last names.
 constexpr std::chrono::seconds notice_time_max{2};
 
 }  // namespace
 
 void Notifier::attributes(NodeId node) {
-    // A negative offset: attributes only, so that no page's lock is waited for.
+    // A negative offset: attributes only, which waits for no page lock.
     fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
 }
 

@@ -1,4 +1,4 @@
-// Tells the kernel what it has not asked for.
+// Sends notices to the kernel that it did not ask for.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@
 
 namespace copper {
 
-// Thread-safe. `session` must outlive it.
+// Thread-safe. `session` must outlive this object.
 class Notifier {
   public:
     explicit Notifier(fuse_session* session) : session_(session) {}
 
-    // What the kernel knows of a file's attributes is out of date. Waits for nobody.
+    // The kernel's attributes of a file are out of date. Does not wait.
     void attributes(NodeId node);
 
     // The bytes that the kernel keeps of a file, or the names of a directory, are not to be kept.
@@ -26,11 +26,11 @@ class Notifier {
     // What the kernel knows under a name is out of date. `then` runs once, when the kernel has dropped that.
     void name(NodeId parent, const std::string& name, std::function<void()> then);
 
-    // Nothing is mounted any more, so names are dropped already.
+    // Nothing is mounted any more, so the names are dropped already.
     void stop() { *stopped_ = true; }
 
-    // Once, with no other calls after it. False if it still waits for the kernel, which may be for a lookup
-    // that nobody serves any more. Then `session` must never be destroyed.
+    // Call once, as the last call. False if the thread still waits for the kernel, perhaps for a lookup that
+    // nobody serves any more. Then `session` must never be destroyed.
     [[nodiscard]] bool end();
 
   private:

@@ -1,5 +1,4 @@
-// What the mirror answers: one method for each request of the kernel, grouped in files by what they are
-// about.
+// The mirror's answers: one method per request of the kernel, in several files by subject.
 #pragma once
 
 #include <atomic>
@@ -23,10 +22,10 @@
 
 namespace copper {
 
-// What the kernel is told without having asked. Called with no lock held, from any thread: also from those
-// that deliver objects, which must not wait for the kernel.
+// Notices to the kernel. Called without a lock, from any thread, including threads that deliver objects.
+// Those must not wait for the kernel.
 struct KernelNotices {
-    // What it knows of a file's attributes is out of date.
+    // Its attributes of a file are out of date.
     std::function<void(NodeId)> attributes;
     // The bytes of a file, or the names of a directory, that it has just been told have a short life.
     std::function<void(NodeId)> content;
@@ -34,15 +33,16 @@ struct KernelNotices {
     std::function<void(NodeId parent, const std::string& name, std::function<void()> then)> name;
 };
 
-// Thread-safe. Handlers never block: they ask the cache with a continuation that replies. No lock is held
-// while they reply. `cache` and `counters` must outlive it, and it must outlive every Reply that begin()s.
+// Thread-safe. Handlers never block: they ask the cache with a continuation that replies. They hold no lock
+// while they reply. `cache` and `counters` must outlive this object, and this object must outlive every Reply
+// that begin()s.
 //
-// A frozen snapshot lets the kernel keep everything for ever. What it still asks for each time, because it
-// has no way to remember the answer, is extended attributes and ioctl.
+// A frozen snapshot lets the kernel keep everything for ever. The kernel cannot keep extended attributes and
+// ioctl, so it asks for them each time.
 class Operations {
   public:
     Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
-               std::span<std::byte> inodes);  // what an InodeTable keeps
+               std::span<std::byte> inodes);  // the memory of an InodeTable
 
     // names.cpp
     void lookup(ReplyPtr reply, NodeId parent, std::string_view name);
@@ -55,7 +55,7 @@ class Operations {
     enum class Entries { names, with_attributes };
     struct DirectoryRange {
         std::size_t bytes_max = 0;
-        std::uint64_t offset = 0;  // as given with the last entry that the kernel has
+        std::uint64_t offset = 0;  // the offset of the last entry that the kernel has
         Entries entries = Entries::names;
     };
     void readdir(ReplyPtr reply, NodeId node, DirectoryRange range);
@@ -66,7 +66,7 @@ class Operations {
         std::size_t bytes = 0;
     };
     void read(ReplyPtr reply, NodeId node, FileRange range);
-    // Asked only if it passes_through().
+    // Called only if passes_through().
     void open(const ReplyPtr& reply, NodeId node);
     void release(NodeId node);
 
@@ -74,7 +74,7 @@ class Operations {
     void getxattr(ReplyPtr reply, NodeId node, std::string name, std::size_t bytes_max);
     void listxattr(ReplyPtr reply, NodeId node, std::size_t bytes_max);
 
-    // Before the first request but INIT. Null: files are not passed through.
+    // Call it before any request but INIT. Null: no passthrough.
     void use(std::unique_ptr<Passthrough> passthrough) { passthrough_ = std::move(passthrough); }
     bool passes_through() const { return passthrough_ != nullptr; }
 
@@ -93,12 +93,12 @@ class Operations {
     Attributes attributes_told(const Listing::Entry& entry) const;
     void answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
                        const Resolution& resolution);
-    // What a readdir has got to know so far.
+    // The state of a readdir.
     struct DirectoryRequest {
         NodeId node = 0;
         DirectoryRange range;
         std::string path;
-        int attempts = 2;  // to begin anew with names that the directory has by now
+        int attempts = 2;  // to start again if the directory has other names
 
         std::uint64_t entries_passed() const;
     };
@@ -126,13 +126,13 @@ class Operations {
     EntryResolver entries_;
     XattrResolver xattrs_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
-    const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // while it is replied
+    const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // during the reply
     Walk walk_;
 };
 
 struct stat to_stat(const Attributes& attributes);
 
-// The errno value for the kernel: fuse/ is the only place that makes one.
+// The errno value for the kernel. Only fuse/ makes errno values.
 int to_errno(const std::error_code& error);
 
 }  // namespace copper

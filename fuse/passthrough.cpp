@@ -46,7 +46,7 @@ std::optional<BackingId> Passthrough::open(NodeId node, const Version& version) 
         }
     }
     if (id != 0) {
-        kernel_.remove(id);  // somebody else opened it first
+        kernel_.remove(id);  // another thread opened it first
     }
     return answer;
 }
@@ -74,7 +74,7 @@ void Passthrough::collect(NodeId node, const ObjectKey& key, const Attributes& a
     if (attributes.size < file_bytes_min) {
         return;
     }
-    // If too many wait already, the next closing tries again.
+    // If too many are waiting, the next close tries again.
     static_cast<void>(collector_.submit([this, node, key, attributes] {
         {
             // It may have been closed several times meanwhile.
@@ -102,7 +102,7 @@ std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Att
                               extent->blob.size == std::min(extent_bytes, attributes.size - offset);
         return is_right ? object : nullptr;
     };
-    // Most files that are not complete show it soon, and then nothing is begun.
+    // Most incomplete files show it soon: check before starting.
     for (std::uint64_t offset = 0; offset < attributes.size; offset += extent_bytes) {
         if (find(offset) == nullptr) {
             return nullptr;
@@ -124,7 +124,7 @@ std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Att
 void Passthrough::forget(NodeId node) {
     const auto inode = inodes_.lock()->extract(node);
     if (inode && inode.mapped().id != 0) {
-        kernel_.remove(inode.mapped().id);  // an opening that was interrupted
+        kernel_.remove(inode.mapped().id);  // an interrupted open
     }
 }
 

@@ -17,46 +17,47 @@
 namespace copper {
 
 // A file is collected once nobody has it open and the cache holds all of it: it moves into a LocalFile, and
-// the cache's Extents point there from then on. So there is one copy, which counts as the cache's, and ends
-// when the cache has dropped it and nobody has it open any more.
+// the cache's Extents point there from then on. So there is one copy. It counts as the cache's, and ends when
+// the cache has dropped it and nobody has it open.
 //
-// Linux demands that all openings of an inode at a time are alike: through the page cache of FUSE, or from
-// one local file (fs/fuse/iomode.c). So the first one decides, until the last is closed.
+// Linux demands that all open handles of an inode are alike: through the page cache of FUSE, or from one
+// local file (fs/fuse/iomode.c). So the first open decides, until the last close.
 //
-// Thread-safe: one lock, under which nothing is asked of the kernel. `cache` must outlive it.
+// Thread-safe: one lock, not held during calls to the kernel. `cache` must outlive this object.
 class Passthrough {
   public:
     struct Kernel {
-        std::function<BackingId(int file)> add;  // 0: it refuses
+        std::function<BackingId(int file)> add;  // 0: the kernel refuses
         std::function<void(BackingId)> remove;
     };
-    // Smaller files are one request, which the kernel need not repeat.
+    // Smaller files take a single request, which the kernel need not repeat.
     static constexpr std::uint64_t file_bytes_min = extent_bytes;
     static constexpr std::size_t files_max = 512;  // each has a descriptor
 
-    // Local files lie in the directory `memory`. Nothing if there is none, or the kernel refuses.
+    // Local files lie in the directory `memory`. Nothing if there is no such directory, or the kernel
+    // refuses.
     static std::unique_ptr<Passthrough> start(Cache& cache, UniqueFd memory, Kernel kernel);
     Passthrough(Cache& cache, UniqueFd memory, Kernel kernel);
     ~Passthrough();
 
-    // One more opening of `node`, and what to answer it with: a local file, or 0. Nothing, and no opening
-    // more, if it is open from a local file of another version.
+    // Counts an open of `node`. Returns what to answer: a local file, or 0. Returns nothing, and counts
+    // nothing, if it is open from a local file of another version.
     std::optional<BackingId> open(NodeId node, const Version& version);
 
     enum class Next { collect, nothing };
-    // One opening less. To be collected: nobody has it open, and there is no local file of it.
+    // Counts a close. "To be collected" means: nobody has it open, and it has no local file.
     Next close(NodeId node);
 
-    // In a thread of its own. `key` names any of the file's extents.
+    // Runs in a thread of its own. `key` names any of the file's extents.
     void collect(NodeId node, const ObjectKey& key, const Attributes& attributes);
 
-    // The kernel knows the inode no more.
+    // The kernel no longer knows the inode.
     void forget(NodeId node);
 
   private:
     struct Inode {
         std::size_t openings = 0;
-        BackingId id = 0;  // of `open`, as long as anybody has it open so
+        BackingId id = 0;  // of `open`, while anybody has it open that way
         std::shared_ptr<const LocalFile> open;
         std::weak_ptr<const LocalFile> kept;  // by the cache's Extents
     };
@@ -66,7 +67,7 @@ class Passthrough {
     const UniqueFd memory_;
     const Kernel kernel_;
     Guarded<std::unordered_map<NodeId, Inode>> inodes_;
-    std::atomic<bool> ends_ = false;  // the collector leaves what it has begun
+    std::atomic<bool> ends_ = false;  // the collector stops at once
     ReaderPool collector_{{.threads = 1, .queued_max = files_max}};
 };
 

@@ -10,11 +10,11 @@
 
 namespace copper {
 
-// A hash table of the Positions of records, which know their own keys. It takes 4 bytes for a place, and at
-// most three quarters of the places are taken. Open addressing with linear probing; what follows a record
-// that is erased moves up (Knuth, TAOCP 3, 6.4, algorithm R), so there are no tombstones.
+// A hash table of the Positions of records, which contain their own keys. It takes 4 bytes per place, and at
+// most three quarters of the places are in use. Open addressing with linear probing. Records after an erased
+// one move up (Knuth, TAOCP 3, 6.4, algorithm R), so there are no tombstones.
 //
-// `Key` tells the hash of the record at a position: std::uint64_t operator()(Position) const.
+// `Key` returns the hash of the record at a position: std::uint64_t operator()(Position) const.
 template <typename Key>
 class RecordIndex {
   public:
@@ -22,7 +22,7 @@ class RecordIndex {
 
     explicit RecordIndex(Key key) : key_(key) {}
 
-    // 0 if there is none with that hash for which is_meant(position).
+    // 0 if no record has that hash and is_meant(position).
     template <typename IsMeant>
     Position find(std::uint64_t hash, IsMeant is_meant) const {
         std::size_t place = home(hash);
@@ -40,7 +40,7 @@ class RecordIndex {
         ++size_;
     }
 
-    // REQUIRES: it is there, and its record still tells the hash.
+    // REQUIRES: it is in the table, and its record still has the same hash.
     void erase(Position position) {
         std::size_t hole = home(key_(position));
         while (places_[hole] != position) {
@@ -95,7 +95,7 @@ class RecordIndex {
     }
 
     Key key_;
-    std::vector<Position> places_ = std::vector<Position>(places_min);  // as many as a power of two
+    std::vector<Position> places_ = std::vector<Position>(places_min);  // a power of two
     std::size_t size_ = 0;
 };
 

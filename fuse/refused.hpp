@@ -1,5 +1,5 @@
-// The mirror is read-only. The kernel answers EROFS by itself because of the mount option `ro`; should a
-// mutation come through nevertheless (a remount, say), it meets the same answer here.
+// The mirror is read-only. With the mount option `ro`, the kernel answers EROFS. If a change gets through all
+// the same (after a remount), it gets the same answer here.
 #pragma once
 
 #include <cerrno>

@@ -32,7 +32,7 @@ RequestSlots::Lease::~Lease() {
 RequestSlots::RequestSlots(std::span<std::byte> memory) : memory_(memory) {
     auto state = state_.lock();
     state->free.reserve(count);
-    // The first ones are taken first, and again and again.
+    // The first slots are taken first, again and again.
     for (std::uint32_t index = count; index-- > 0;) {
         if (request_bytes(slot(index)) == 0) {
             state->free.push_back(index);
@@ -51,8 +51,8 @@ std::optional<RequestSlots::Lease> RequestSlots::take() {
         index = state->free.back();
         state->free.pop_back();
     }
-    // The kernel must find all pages that a request can need: being killed, the process could not have them
-    // made, and the kernel would end the request with an error.
+    // The kernel must find all pages that a request can need. A process that is being killed cannot get
+    // pages, and the kernel would fail the request.
     const auto bytes = slot(index);
     for (std::size_t at = 0; at < bytes.size() / 2; at += 4096) {
         std::atomic_ref(reinterpret_cast<std::uint32_t&>(bytes[at])).store(0, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// The requests that were taken from the kernel and are not answered yet, in memory that outlives the process.
+// The requests that were taken from the kernel and not answered yet, in memory that outlives the process.
 #pragma once
 
 #include <condition_variable>
@@ -13,19 +13,19 @@
 
 namespace copper {
 
-// The kernel copies each request straight into a slot, which is free again when the request was answered. So
-// whenever the process is killed, each request that the kernel waits for is in a slot: its own length, the
-// first field of a request (struct fuse_in_header), tells a slot in use from a free one. At worst a request
-// is answered twice, and the kernel refuses the second answer. Thread-safe.
+// The kernel copies each request directly into a slot. The answer frees the slot. So whenever the process is
+// killed, each request that the kernel waits for is in a slot. A request's own length, its first field
+// (struct fuse_in_header), tells a slot in use from a free one. At worst a request is answered twice, and the
+// kernel refuses the second answer. Thread-safe.
 class RequestSlots {
   public:
-    // Requests at a time; beyond this they wait in the kernel. One takes a page of memory or two.
+    // Requests at a time; further ones wait in the kernel. Each takes a page of memory or two.
     static constexpr std::size_t count = 4096;
-    // More than any request takes but a long list of inodes to forget.
+    // Only a long list of inodes to forget needs more.
     static constexpr std::size_t slot_bytes = 16U << 10;
     static constexpr std::size_t memory_bytes = count * slot_bytes;
 
-    // A slot in use, free again when this ends.
+    // A slot in use, freed by the destructor.
     class Lease {
       public:
         Lease() = default;
@@ -45,14 +45,14 @@ class RequestSlots {
         std::uint32_t index_ = 0;
     };
 
-    // `memory`: zeros, or what another process has left.
+    // `memory`: zeros, or that of another process.
     explicit RequestSlots(std::span<std::byte> memory);
 
-    // Waits until one is free; nothing after close(). It counts as empty until something is stored in it.
+    // Waits for a free slot; nothing after close(). A slot counts as empty until something is stored in it.
     std::optional<Lease> take();
     void close();
 
-    // The requests that the process before left unanswered. Once, before take().
+    // The requests that the previous process left unanswered. Call it once, before take().
     std::vector<Lease> take_unanswered();
 
   private:
@@ -70,7 +70,7 @@ class RequestSlots {
     std::condition_variable changed_;
 };
 
-// How many bytes the request in a slot has; 0: there is none.
+// The size of the request in a slot; 0: none.
 std::size_t request_bytes(std::span<const std::byte> slot);
 bool is_init(std::span<const std::byte> request);
 

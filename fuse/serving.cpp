@@ -10,7 +10,7 @@
 namespace copper {
 namespace {
 
-// The kernel gives out requests only where the longest would fit: one that writes.
+// The kernel gives out requests only if there is room for the longest: a write.
 constexpr std::size_t longest_request_bytes = extent_bytes + (64U << 10);
 
 }  // namespace
@@ -30,7 +30,7 @@ std::optional<std::string> Serving::resume(const UniqueFd& device) {
             process({}, request);
         }
     });
-    // Where the other process was killed before the kernel got the answer, INIT is one of them.
+    // If the previous process was killed before the kernel got the answer, INIT is among them.
     if (const auto init = find_init(); !error && init != unanswered_.end()) {
         process_unanswered(std::move(*init));
         unanswered_.erase(init);
@@ -38,7 +38,7 @@ std::optional<std::string> Serving::resume(const UniqueFd& device) {
     return error;
 }
 
-// False if there will be no more. A request that does not fit into its slot goes on in `rest`.
+// False if no more requests will come. A request that does not fit into its slot continues in `rest`.
 bool Serving::take_request(std::span<std::byte> rest) {
     auto slot = slots_.take();
     if (!slot) {
@@ -95,7 +95,7 @@ void Serving::wait_for_end() {
 }
 
 void Serving::run(std::size_t threads, const std::function<void()>& begun) {
-    // The first request is INIT, which is there already where the mount is new.
+    // The first request is INIT, which a new mount sends at once.
     const auto rest = std::make_unique_for_overwrite<std::byte[]>(longest_request_bytes);
     if (!memory_.init().empty() || take_request({rest.get(), longest_request_bytes})) {
         begun();

@@ -17,20 +17,19 @@
 
 namespace copper {
 
-// Requests are taken by threads of our own rather than by fuse_session_loop_mt: that one ends only when the
-// kernel ends the connection, which it does not as long as a detached mount is in use. The threads wait in
-// read(2), which wakes one of them for one request at half the latency of poll and read; to end, they are
-// cancelled there, as fuse_session_loop_mt does it.
+// These threads replace fuse_session_loop_mt, which ends only when the kernel ends the connection. The kernel
+// does not do that while a detached mount is in use. The threads wait in read(2), which wakes one thread per
+// request at half the latency of poll and read. To end, they are cancelled there, as in fuse_session_loop_mt.
 class Serving {
   public:
-    // All must outlive it.
+    // All of these must outlive this object.
     Serving(Connection& connection, LastingMemory& memory, FuseCounters& counters);
 
-    // Goes on with what another process has left in the memory, and with its `device`. Before run().
+    // Goes on with the memory and the `device` of another process. Call it before run().
     std::optional<std::string> resume(const UniqueFd& device);
 
-    // Returns after end(), or when the mount has ended. begun() runs when the connection has begun, before
-    // any other request than the first is served.
+    // Returns after end(), or when the mount has ended. Calls begun() when the connection has begun, before
+    // it serves any request but the first.
     void run(std::size_t threads, const std::function<void()>& begun);
 
     // From any thread.
@@ -47,7 +46,7 @@ class Serving {
     LastingMemory& memory_;
     FuseCounters& counters_;
     RequestSlots slots_;
-    std::vector<RequestSlots::Lease> unanswered_;  // by the process before, until run()
+    std::vector<RequestSlots::Lease> unanswered_;  // left by the previous process, until run()
     Guarded<bool> ended_{false};
     std::condition_variable end_;
 };

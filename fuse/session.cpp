@@ -17,7 +17,7 @@
 namespace copper {
 namespace {
 
-// What belongs to one mount, each part made from those before it.
+// The parts of one mount, each made from those before it.
 class KernelSession final : public Session {
   public:
     KernelSession(const SessionOptions& options, Cache& cache, FuseCounters& counters, LastingMemory memory)
@@ -79,7 +79,7 @@ class KernelSession final : public Session {
     std::atomic<bool> passes_through_ = false;
 };
 
-// If it is wanted, and the kernel lets us.
+// If it is wanted and the kernel allows it.
 void KernelSession::begin_passthrough() {
     if (served_.passthrough == PassthroughPolicy::off) {
         return;
@@ -95,11 +95,11 @@ void KernelSession::begin_passthrough() {
 
 void KernelSession::serve() {
     serving_.run(threads_, [this] {
-        raise_read_ahead(mount_point_, extent_bytes);  // the largest request that the kernel makes
+        raise_read_ahead(mount_point_, extent_bytes);  // the kernel's largest request
         begin_passthrough();
     });
-    // If it was not stop(), somebody else unmounted it. Nothing is left to do for stop() then, and by now
-    // another filesystem may be mounted there.
+    // If not stop(), somebody else has unmounted. Then stop() has nothing to do, and another filesystem may
+    // be mounted there by now.
     unmounted_ = true;
     notifier_.stop();
 }

@@ -18,17 +18,17 @@
 namespace copper {
 
 enum class SymlinkPolicy {
-    rewrite,  // an absolute target within the trees is answered with the mount point in front
+    rewrite,  // absolute targets within the trees get the mount point in front
     raw,
 };
-// Whether the kernel reads large files from local ones. It costs a request for each opening of any file.
+// Whether the kernel reads large files from local ones. Costs a request for each open of any file.
 enum class PassthroughPolicy { off, where_possible };
-enum class Audience { launching_user, everyone };  // everyone: the allow_other mount option of fuse(8)
+enum class Audience { launching_user, everyone };  // everyone: the mount option allow_other of fuse(8)
 
 struct SessionOptions {
-    std::string mount_point;  // an absolute path; an empty directory
+    std::string mount_point;  // an absolute path of an empty directory
     Trees trees;
-    // Larger files are not shared with the other nodes: each that needs one reads it.
+    // Nodes do not share larger files: each node reads them itself.
     std::uint64_t shared_file_bytes_max = std::numeric_limits<std::uint64_t>::max();
     Attributes root;  // of "/", so that the mount's root never costs a read
     SymlinkPolicy symlinks = SymlinkPolicy::rewrite;
@@ -37,31 +37,30 @@ struct SessionOptions {
     std::size_t threads_max = 8;
 };
 
-// Mounted as long as it lives. All methods but serve() may be called from any thread.
+// Mounted during its whole life. Call all methods but serve() from any thread.
 class Session {
   public:
-    // Mounts. `cache` and `counters` must outlive the Session. The error says in words what is wrong and what
-    // to do.
+    // Mounts. `cache` and `counters` must outlive the Session. Errors say what is wrong and what to do.
     static tl::expected<std::unique_ptr<Session>, std::string> mount(SessionOptions options, Cache& cache,
                                                                      FuseCounters& counters);
-    // Goes on with what a process that was killed has left: the same mount, the same inodes, and answers to
-    // the requests that it had taken.
+    // Goes on with what a killed process left: the same mount, the same inodes, and answers to the requests
+    // it had taken.
     static tl::expected<std::unique_ptr<Session>, std::string> resume(SessionOptions options, Cache& cache,
                                                                       FuseCounters& counters,
                                                                       HandOver left_behind);
     virtual ~Session() = default;
 
-    // For whoever is to outlive this process.
+    // For a process that will outlive this one.
     virtual HandOver hand_over() const = 0;
 
-    // Serves requests until stop() is called or the mount is unmounted from outside. Replies that still wait
-    // for the cache when it returns are answered with an error at the latest when the Session ends.
+    // Serves requests until stop() is called or somebody else unmounts. Replies that still wait for the cache
+    // get an error at the latest when the Session ends.
     virtual void serve() = 0;
 
     // Unmounts (lazily if it is busy) and makes serve() return. Idempotent.
     virtual void stop() = 0;
 
-    // Whether the kernel reads large files from local ones here; known once it serves.
+    // Whether the kernel reads large files from local ones; known once it serves.
     virtual bool passes_through() const = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace copper {
 namespace {
 
-// The rules of getxattr(2) and listxattr(2) for a caller's buffer.
+// Follows getxattr(2) and listxattr(2) for the size of a caller's buffer.
 void reply_sized(const ReplyPtr& reply, const std::string& value, std::size_t bytes_max) {
     if (bytes_max == 0) {
         reply->size(value.size());

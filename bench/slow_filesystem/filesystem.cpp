@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "base/error_text.hpp"
-#include "bench/slow_filesystem/timetable.hpp"
 #include "base/unique_fd.hpp"
+#include "bench/slow_filesystem/timetable.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/mount_point.hpp"
 

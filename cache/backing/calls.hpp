@@ -1,4 +1,4 @@
-// The counted system calls that PosixBacking is made of. Internal to cache/backing/.
+// The system calls of PosixBacking, with their counters. Internal to cache/backing/.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,19 @@
 
 namespace copper {
 
-// How often what changes while it is read is read.
+// How often to read a file or directory that changes during each read.
 inline constexpr int read_attempts_max = 3;
 
-// Of `name` in an open directory, never following a link; of the open file itself where `name` is empty.
+// For `name` in an open directory, without following a link. If `name` is empty, for the open file itself.
 SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters);
 
-// How long one read may wait for files to settle: a reader thread is not to be held for seconds. Longer than
-// any Verdict's wait.
+// How long one read may wait for files to settle. A reader thread must not wait for seconds. Longer than the
+// wait of any Verdict.
 inline constexpr std::chrono::milliseconds patience_max{1100};
 
-// Of an open file or directory. If it changed a moment ago, this waits until it must have settled and looks
-// again. Takes the wait from `patience`, and all of it if it is not enough. What changes all the time is
-// recent even so.
+// Attributes of an open file or directory. If it changed a moment ago, waits until it must have settled and
+// looks again. Subtracts the wait from `patience`; if that is too short, uses it up and does not wait.
+// Something that keeps changing stays recent.
 struct Observed {
     Attributes attributes;
     Rest rest = Rest::recent;
@@ -31,11 +31,12 @@ struct Observed {
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                     BackingCounters& counters);
 
-// As stat_at, with the link's target.
+// Like stat_at, with the target if it is a link.
 SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
                                          BackingCounters& counters);
 
-// What stands for a Copper mount in a Listing: asking the mount itself could mean asking this daemon.
+// The entry of a Copper mount in a Listing. Made up, because a stat of the mount could be a request to this
+// daemon.
 Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode);
 
 }  // namespace copper

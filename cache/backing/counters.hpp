@@ -1,4 +1,4 @@
-// What the backing filesystem was asked.
+// Counts the requests to the backing filesystem.
 #pragma once
 
 #include <atomic>
@@ -6,8 +6,8 @@
 
 namespace copper {
 
-// System calls made on a filesystem, failed ones too. `listings` counts directories read, whatever number of
-// getdents64 that took. Walking a path (O_PATH) is not counted.
+// System calls on a filesystem, failed ones included. `listings` counts directories, not calls of getdents64.
+// Walking a path (O_PATH) does not count.
 struct BackingCounters {
     std::atomic<std::uint64_t> listings = 0;
     std::atomic<std::uint64_t> stats = 0;

@@ -17,7 +17,7 @@ namespace {
 using Names = DirectoryNames;
 using Entries = std::vector<SystemResult<Listing::NewEntry>>;
 
-// Of attributes and text. Most batches are much smaller; links can have 4 KiB of text each.
+// Attributes and text. Most batches are much smaller, but each link can have 4 KiB of text.
 constexpr std::size_t batch_bytes_max = object_bytes_max / 2;
 
 struct CloseDirectory {
@@ -34,7 +34,7 @@ SystemResult<DirectoryStream> stream_of(UniqueFd fd) {
     return directory;
 }
 
-// Marks Copper mounts among the names, and takes out kernel filesystems.
+// Marks Copper mounts among the names and removes kernel filesystems.
 void apply_obstacles(Names& names, const std::vector<std::pair<std::string, MountMap::Walk>>& obstacles) {
     for (const auto& [name, kind] : obstacles) {
         const auto at = names.find(name);
@@ -49,7 +49,7 @@ void apply_obstacles(Names& names, const std::vector<std::pair<std::string, Moun
     }
 }
 
-// All names, sorted and without obstacles.
+// All names, sorted, without obstacles.
 SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened, BackingCounters& counters) {
     Names names;
     ++counters.listings;
@@ -153,7 +153,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
             return failed(after.error());
         }
         if (after->links == 0) {
-            return failed(ENOENT);  // removed meanwhile, so it reads as empty
+            return failed(ENOENT);  // the directory was removed: it reads as empty
         }
         auto listed = std::make_shared<ListedDirectory>();
         listed->directory = names->directory();
@@ -212,7 +212,7 @@ tl::expected<std::vector<DirectoryName>, ObjectPtr> PosixBacking::batch_names(co
     return listed->names.slice(std::size_t{key.index} * batch_entries, batch_entries);
 }
 
-// Who wants an entry that is not in its batch asks for it alone.
+// A node that misses an entry in its batch asks for the entry alone.
 ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
     const auto names = batch_names(key);

@@ -77,7 +77,7 @@ Directory DirectoryNames::directory() const {
         if (i % piece_entries == 0) {
             directory.first_names.emplace_back(name);
         }
-        // A name's length in front of it, so that no two lists of names are one text.
+        // The length comes in front of the name, so that different lists of names never hash the same text.
         const std::uint64_t type_and_length = (std::uint64_t{slots_[i].type} << 32U) | name.size();
         version.add(std::as_bytes(std::span(&type_and_length, 1)));
         version.add(std::as_bytes(std::span(name)));

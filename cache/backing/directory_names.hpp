@@ -1,4 +1,4 @@
-// The names of a directory, as its reader has them. Internal to cache/backing/.
+// The names of a directory, as its reader keeps them. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,10 @@
 
 namespace copper {
 
-// However many names there are, they take two blocks of memory. Not thread-safe, but an immutable one may be
-// shared.
+// All names share two blocks of memory. Not thread-safe, but threads may share an immutable one.
 class DirectoryNames {
   public:
-    // A directory can change while it is read, and give a name twice. REQUIRES: at most
-    // directory_entries_max.
+    // A directory that changes during the read can repeat a name. REQUIRES: at most directory_entries_max.
     void add(std::string_view name, std::uint64_t inode, std::uint32_t type);
     void sort_and_drop_repeats();
 
@@ -25,10 +23,10 @@ class DirectoryNames {
     std::size_t bytes() const { return slots_.capacity() * sizeof(Slot) + text_.capacity(); }
     std::size_t text_bytes() const { return text_.size(); }
     std::string_view text(std::size_t index) const { return text_of(slots_[index]); }
-    // Up to `count` of them.
+    // Up to `count` names.
     std::vector<DirectoryName> slice(std::size_t first, std::size_t count) const;
 
-    // REQUIRES from here on: sorted.
+    // REQUIRES for all functions below: sorted.
     std::optional<std::size_t> find(std::string_view name) const;
     void mark_copper_mount(std::size_t index);
     void set_type(std::size_t index, std::uint32_t type) { slots_[index].type = type; }

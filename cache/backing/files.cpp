@@ -13,7 +13,7 @@
 namespace copper {
 namespace {
 
-// Up to `size` bytes from `offset`, fewer only at the end of the file.
+// Up to `size` bytes from `offset`; fewer only at the end of the file.
 SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, ExtentMemory& memory,
                               BackingCounters& counters) {
     auto data = memory.allocate(size);
@@ -37,7 +37,7 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
 
 struct Reading {
     Extent extent;
-    Rest rest;  // recent: perhaps of several Versions
+    Rest rest;  // recent: the bytes may mix Versions
 };
 
 SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, std::uint32_t index,
@@ -64,9 +64,9 @@ SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, st
                    .rest = is_unchanged ? seen->rest : Rest::recent};
 }
 
-// How long what was read may be kept: a Version in the making not at all. Another one than the key's, in a
-// file of several extents, only until those who ask now have it, for the wanted one may be found again in
-// another opening of the file; a small file is whole, whichever Version it is.
+// How long to keep the bytes. Not at all if the file was changing. If its Version is not the key's: for a
+// file of several extents only briefly, for the present askers, because another opening may still find the
+// wanted Version. An extent that is the whole file is consistent in any Version.
 std::optional<std::chrono::milliseconds> lifetime_of(const Reading& reading, const ObjectKey& key) {
     if (reading.rest != Rest::settled) {
         return reading.rest == Rest::recent ? std::chrono::milliseconds(0) : unproven_lifetime;
@@ -82,7 +82,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
     const auto open = [&] {
         ++counters.file_opens;
-        // Not to wait for the other end, should it be a FIFO.
+        // O_NONBLOCK: opening a FIFO must not wait for its other end.
         return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters).map([](PathOpener::Opened opened) {
             return std::move(opened.fd);
         });
@@ -101,8 +101,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         if (!reading) {
             open_files_->close(wanted, **file);
             object = make_error(reading.error());
-            if (reading.error() !=
-                ESTALE) {  // which a file that was kept open can give, when a new opening does not
+            if (reading.error() != ESTALE) {  // a file kept open can give this although a new opening works
                 return object;
             }
             continue;

@@ -12,9 +12,9 @@ nanoseconds time_of(const Timestamp& stamp) {
     return std::chrono::seconds(stamp.seconds) + nanoseconds(stamp.nanoseconds);
 }
 
-// Longer than a tick of the clock that made this stamp, and than the moment between stamping a change and
-// copying its bytes. A whole second tells of a clock that ticks every second. (Of other clocks, one stamp in
-// millions is one.)
+// Longer than a tick of the clock that made this stamp, and longer than the delay between stamping a change
+// and copying the bytes. A stamp of a whole second means that the clock ticks once a second. (A finer clock
+// makes such a stamp once in millions.)
 milliseconds time_to_settle(const Timestamp& stamp) {
     constexpr milliseconds copying{20};
     return stamp.nanoseconds == 0 ? std::chrono::seconds(1) + copying : copying;
@@ -32,7 +32,7 @@ FilesystemClocks::Now FilesystemClocks::now() {
 }
 
 nanoseconds FilesystemClocks::least(const Known& known, const Now& now) {
-    // NTP may make one clock run slower than another by a thousandth.
+    // NTP may slow a clock down by a thousandth.
     return known.newest + (now.monotonic - known.seen_at) / 1000 * 999;
 }
 

@@ -1,4 +1,4 @@
-// Judges by its time stamp whether a file may be changing unseen. Internal to cache/backing/.
+// Judges by a file's time stamp whether the file could change unnoticed. Internal to cache/backing/.
 #pragma once
 
 #include <chrono>
@@ -12,45 +12,45 @@
 
 namespace copper {
 
-// What the stamp of a file's last change tells before the file is read.
+// What the stamp of the last change says before a read.
 enum class Rest : std::uint8_t {
     settled,   // another change would get another stamp: equal stamps before and after a read prove one
                // version
-    recent,    // another change might get the same stamp
+    recent,    // another change could get the same stamp
     unproven,  // old enough by this node's clock, but the filesystem's clock may be behind
 };
 
-// Thread-safe. Filesystems stamp changes with a clock that ticks every few milliseconds, or only every second
-// (Lustre, BeeGFS, ext4 with small inodes). Two changes within one tick look like one. So a file is read only
-// when the clock that stamps it has moved on.
+// Thread-safe. Filesystems stamp changes with a clock that ticks every few milliseconds or only every second
+// (Lustre, BeeGFS, ext4 with small inodes). Two changes within one tick look like one. So Copper reads a file
+// only after the stamping clock has moved on.
 //
-// On a local filesystem that clock is this node's. Elsewhere it is a server's, minutes ahead or behind
-// perhaps, and Copper writes nothing that would show it. What is known of it: it shows at least the newest
-// stamp that was ever seen, plus the time since then by this node's monotonic clock. That needs no common
-// time. It assumes that one filesystem's stamps come from clocks that agree with each other.
+// On a local filesystem, that clock is this node's. Otherwise it is a server's clock, which may be minutes
+// ahead or behind, and Copper writes nothing that would reveal its time. One bound is known: the server's
+// clock shows at least the newest stamp ever seen, plus the time since then by this node's monotonic clock.
+// This needs no common time. It assumes that all stamps of a filesystem come from clocks that agree.
 class FilesystemClocks {
   public:
     struct Now {
         std::chrono::nanoseconds wall;       // since 1970
-        std::chrono::nanoseconds monotonic;  // since any time
+        std::chrono::nanoseconds monotonic;  // since an arbitrary start
     };
     using Clock = std::function<Now()>;
     static Now now();
 
-    // A stamp that is further than this from this node's clock, in either direction, is not of now. (Kerberos
-    // allows clocks to differ by as much.) So a file that changed hours ago costs no look at anything else.
+    // A stamp further than this from this node's clock, before or after, counts as old. (Kerberos lets clocks
+    // differ by as much.) So a file that changed hours ago needs no further check.
     static constexpr std::chrono::minutes skew_max{5};
 
     explicit FilesystemClocks(Clock clock = now) : clock_(std::move(clock)) {}
 
     struct Verdict {
         Rest rest = Rest::settled;
-        std::chrono::milliseconds wait{0};  // of what is recent: until it is settled if it does not change
+        std::chrono::milliseconds wait{0};  // for recent: until the file has settled, if it does not change
     };
-    // Of a stamp that was just read. `is_local` is asked once for each filesystem, without a lock.
+    // Judges a stamp that was just read. Calls `is_local` once per filesystem, without a lock.
     Verdict judge(std::uint64_t filesystem, const Timestamp& changed, const std::function<bool()>& is_local);
 
-    // A stamp that was just read.
+    // Learns from a stamp that was just read.
     void note(std::uint64_t filesystem, const Timestamp& changed);
 
   private:
@@ -64,9 +64,9 @@ class FilesystemClocks {
     };
     using Table = std::unordered_map<std::uint64_t, Known>;
 
-    // What the filesystem's clock shows at least.
+    // The least that the filesystem's clock can show now.
     static std::chrono::nanoseconds least(const Known& known, const Now& now);
-    // With this stamp noted.
+    // What is known after this stamp.
     Known noted(std::uint64_t filesystem, std::chrono::nanoseconds stamp, const Now& now);
 
     const Clock clock_;

@@ -7,7 +7,7 @@
 
 namespace copper {
 
-// Wherever a slot leaves the table, it is moved out and dies after the lock does: that may close a file.
+// Slots removed from the table are destroyed after the lock is released, because that may close a file.
 
 OpenFiles::Slot OpenFiles::evict_if_full(State& state) {
     Slot evicted;

@@ -1,4 +1,4 @@
-// Files of several extents, kept open from one extent to the next. Internal to cache/backing/.
+// Keeps files of several extents open from one extent to the next. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace copper {
 
 // Thread-safe. However many threads ask for a version of a file at once, it is opened once. It is closed when
-// each of its extents has been read, or when more than open_files_max are open; whoever reads from it then keeps
-// it open until it is done. Each version that somebody wants has an opening of its own: one that was replaced by
-// another file can be read to its end, and whoever wants the new one gets that.
+// each of its extents has been read, or when more than open_files_max are open; whoever reads from it then
+// keeps it open until it is done. Each version that somebody wants has an opening of its own: one that was
+// replaced by another file can be read to its end, and whoever wants the new one gets that.
 class OpenFiles {
   public:
     static constexpr std::size_t open_files_max = 64;
@@ -32,7 +32,7 @@ class OpenFiles {
     };
     struct File {
         UniqueFd fd;
-        std::uint64_t id = 0;  // distinguishes it from a later opening of the same path
+        std::uint64_t id = 0;  // tells it from a later opening of the same path
     };
     using FilePtr = std::shared_ptr<const File>;
     using Open = std::function<SystemResult<UniqueFd>()>;
@@ -45,7 +45,7 @@ class OpenFiles {
 
     void close(const Wanted& wanted, const File& file);
 
-    // Closes everything at and below `path`.
+    // Closes everything at `path` and below.
     void forget(std::string_view path);
 
   private:

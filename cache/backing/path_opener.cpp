@@ -14,7 +14,7 @@
 namespace copper {
 namespace {
 
-constexpr int links_max = 40;  // as path_resolution(7)
+constexpr int links_max = 40;  // like path_resolution(7)
 
 UniqueFd open_without_links([[maybe_unused]] const char* path, [[maybe_unused]] int flags) {
 #if defined(SYS_openat2) && defined(RESOLVE_NO_SYMLINKS)
@@ -29,7 +29,7 @@ UniqueFd open_without_links([[maybe_unused]] const char* path, [[maybe_unused]] 
 #endif
 }
 
-// The target of `path` if that is a symbolic link, an empty text if it is something else.
+// The target of `path` if it is a symbolic link; otherwise an empty text.
 SystemResult<std::string> link_target(const std::string& path, BackingCounters& counters) {
     std::array<char, path_bytes_max> buffer;
     ++counters.readlinks;
@@ -40,8 +40,8 @@ SystemResult<std::string> link_target(const std::string& path, BackingCounters& 
     return std::string(buffer.data(), static_cast<std::size_t>(bytes));
 }
 
-// `path` with all symbolic links on the way resolved; the last component stays as it is. Where `is_enough`
-// says so of the place that was reached and what is left of the path, the rest stays too.
+// `path` with all symbolic links on the way resolved. Leaves the last component as it is, and stops early
+// where `is_enough` is true for the place reached and the rest of the path.
 template <typename IsEnough>
 SystemResult<std::string> resolve_links(const std::string& path, const MountMap& mounts,
                                         BackingCounters& counters, IsEnough is_enough) {
@@ -93,8 +93,8 @@ PathOpener::Method PathOpener::detect() {
     return open_without_links("/", O_PATH | O_CLOEXEC) ? Method::openat2 : Method::resolve_first;
 }
 
-// What was opened is what the mount table says if the table did not change meanwhile. Opening may change it:
-// an automounter mounts again what was idle.
+// If the mount table did not change meanwhile, the opened file is the one that the table describes. Opening
+// may change the table: an automounter mounts an idle filesystem again.
 SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& path, int flags,
                                                            BackingCounters& counters) {
     constexpr int attempts_max = 3;
@@ -125,7 +125,7 @@ SystemResult<PathOpener::Opened> PathOpener::open_once(const std::string& path, 
             return tl::unexpected(errno);
         }
     }
-    // With "/." behind it, the last component is one on the way.
+    // "/." makes the last component one on the way, too.
     auto resolved = resolve_links((flags & O_NOFOLLOW) != 0 ? path : path + "/.", *mounts, counters,
                                   [](const auto&, const auto&) { return false; });
     if (!resolved) {
@@ -153,7 +153,7 @@ bool PathOpener::leads_into(const Trees& trees, const std::string& target, Backi
                                         [&](const std::string& place, const std::string& rest) {
                                             return trees.contains(place) && !climbs(rest);
                                         });
-    // What leads nowhere (yet) is judged by its text.
+    // If the link leads nowhere (yet), its text decides.
     const auto place = normalise_path(resolved.value_or(target));
     return place && trees.contains(*place) && !mounts->obstacle(*place);
 }

@@ -1,4 +1,4 @@
-// Opens paths of the backing filesystem without ever walking into a Copper mount or a kernel filesystem.
+// Opens paths of the backing filesystem without ever entering a Copper mount or a kernel filesystem.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,19 @@ namespace copper {
 template <typename T>
 using SystemResult = tl::expected<T, int>;
 
-// Thread-safe. A path's text is checked against the mount table, but a symbolic link on the way could lead
-// elsewhere: to this daemon's own mount, for instance, which would then wait for itself. So the kernel is
-// told to follow none (openat2, from Linux 5.6). Where it refuses, or is older, the links are resolved here
-// and the result is checked again. Paths that come from FUSE have no links on the way, so this costs nothing
-// on newer kernels, and on older ones one readlink for each component (answered by the client's own dentry
-// cache).
+// Thread-safe. Checks the text of a path against the mount table. But a symbolic link on the way could lead
+// elsewhere, for instance into this daemon's own mount, which would then wait for itself. So the kernel is
+// told to follow no link (openat2, from Linux 5.6). If the kernel is older, or finds a link, this class
+// resolves the links and checks the result. Paths from FUSE have no links on the way, so this costs nothing
+// on newer kernels. On older ones it costs a readlink per component (answered by the client's dentry cache).
 class PathOpener {
   public:
     enum class Method : std::uint8_t { openat2, resolve_first };
     static Method detect();
 
-    // Paths that come from FUSE have no links on the way, unless a directory has become one since. `refuse`
-    // fails with ELOOP then: a daemon that reads for users with fewer rights must not go where they could
-    // lead it. (Before Linux 5.6 there is a moment in which they could all the same.)
+    // Paths from FUSE have no links on the way, unless somebody has replaced a directory by a link. `refuse`
+    // then fails with ELOOP: a daemon that reads for less privileged users must not follow where they lead
+    // it. (Before Linux 5.6 there is a moment in which they still could.)
     enum class Links : std::uint8_t { follow, refuse };
 
     // `mounts` must outlive this.
@@ -39,20 +38,19 @@ class PathOpener {
 
     struct Opened {
         UniqueFd fd;
-        std::string path;                        // where it really is
-        std::shared_ptr<const MountMap> mounts;  // by which it was checked
+        std::string path;                        // the real place
+        std::shared_ptr<const MountMap> mounts;  // used for the check
     };
-    // `flags` as for open(2); O_CLOEXEC is added. The last component is not followed. Only path resolution's
-    // own calls are counted. Fails with ELOOP in a Copper mount, with ENOENT in a kernel filesystem, and with
-    // ESTALE where a mount that held `path` is gone.
+    // `flags` as for open(2), plus O_CLOEXEC. Does not follow the last component. Counts only the calls of
+    // path resolution. Fails with ELOOP in a Copper mount, with ENOENT in a kernel filesystem, and with
+    // ESTALE if a mount that held `path` is gone.
     SystemResult<Opened> open(const std::string& path, int flags, BackingCounters& counters);
 
-    // The directory that `path` lies in (for the root, the root), as a place to start from (O_PATH).
+    // The parent directory of `path` (of the root: the root), opened with O_PATH.
     SystemResult<Opened> open_parent(const std::string& path, BackingCounters& counters);
 
-    // Whether a symbolic link's target is absolute and lies within `trees`. Links on the way are followed
-    // outside the trees; within them only as far as a ".." asks for it, since whoever follows this link
-    // meets the others in the mirror.
+    // Whether a symbolic link's target is absolute and within `trees`. Follows links outside the trees.
+    // Within the trees, follows links only as needed for a "..": programs meet the other links in the mirror.
     bool leads_into(const Trees& trees, const std::string& target, BackingCounters& counters);
 
   private:
@@ -65,7 +63,7 @@ class PathOpener {
     const Links links_;
 };
 
-// The error that stands for an obstacle.
+// The error for an obstacle.
 int error_of(MountMap::Walk kind);
 
 }  // namespace copper

@@ -73,9 +73,9 @@ SystemResult<Status> status_at(int directory, const std::string& name, BackingCo
                   .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
 }
 
-// Whether this node's own clock stamps the changes of the filesystem that `file` is on.
+// Whether this node's clock stamps the changes on the filesystem of `file`.
 bool is_local(int file) {
-    constexpr std::uint32_t xfs = 0x58465342;  // not in the <linux/magic.h> of older systems
+    constexpr std::uint32_t xfs = 0x58465342;  // older systems lack it in <linux/magic.h>
     static constexpr std::array<std::uint32_t, 8> types = {
         EXT4_SUPER_MAGIC, xfs,         BTRFS_SUPER_MAGIC,     F2FS_SUPER_MAGIC,
         TMPFS_MAGIC,      RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, AUTOFS_SUPER_MAGIC};
@@ -131,7 +131,7 @@ SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, Filesy
             return Listing::NewEntry{std::move(name), std::move(*target), status->attributes};
         }
         error = target.error();
-        if (error != EINVAL) {  // that means: not a link any more
+        if (error != EINVAL) {  // EINVAL: no longer a link
             break;
         }
     }
@@ -186,7 +186,7 @@ ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry) {
     return make_object(make_listing(std::move(entries)));
 }
 
-// "No such name" is said only of a directory that is there. A missing one may be this node's trouble.
+// Report "no such name" only if the directory exists. A missing directory may be this node's trouble.
 ObjectPtr PosixBacking::read_entry(const std::string& path) {
     auto& counters = counters_of(path);
     const auto parent = opener_.open_parent(path, counters);

@@ -23,14 +23,14 @@ namespace copper {
 class OpenFiles;
 class Stater;
 
-// POSIX. A file's bytes are checked to be of one Version: its identity is taken before and after the read,
-// and a file that changed meanwhile is read again. What keeps changing is served as a reader of the
-// filesystem itself would have seen it, and is not kept. What did not change, but cannot be proven to be of
-// one Version (see FilesystemClocks), is kept for 2 seconds. Listings are checked in the same way. Files of
-// several extents stay open between their extents, so that each is opened once.
+// Ensures that the bytes of an extent are of one Version: it compares the file's identity before and after
+// the read, and reads again if the file changed. A file that keeps changing is answered like a direct read
+// would be, and not kept. A file that did not change, but is not proven to be of one Version (see
+// FilesystemClocks), is kept for 2 seconds. The same holds for Listings. Files of several extents stay open
+// from one extent to the next, so each is opened once.
 class PosixBacking final : public BackingStore {
   public:
-    // Operations within `trees` are counted apart from those outside.
+    // Counts operations within `trees` apart from those outside.
     explicit PosixBacking(Trees trees, PathOpener::Method method = PathOpener::detect(),
                           std::shared_ptr<ExtentMemory> memory = ExtentMemory::make(),
                           PathOpener::Links links = PathOpener::Links::follow);

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t calls_per_block = 4;
 constexpr std::chrono::milliseconds worth_waking_for{1};
 
-// Blocks that several threads take one after the other. A thread that comes too late finds none left, and
-// then touches nothing but this: what `run` refers to may be gone by then.
+// Blocks of work that several threads take in turn. A thread that comes too late finds none and touches
+// nothing else: what `run` refers to may be gone by then.
 class Blocks {
   public:
     Blocks(std::size_t count, std::function<void(std::size_t)> run) : count_(count), run_(std::move(run)) {}

@@ -1,4 +1,4 @@
-// Many calls on a directory's names at once. Internal to cache/backing/.
+// Makes many calls on the names of a directory at once. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,26 @@
 
 namespace copper {
 
-// A name as readdir(3) gives it.
+// A name as reported by readdir(3).
 struct DirectoryName {
     std::string text;
     std::uint64_t inode = 0;
-    std::uint32_t type = 0;  // of `mode`; 0 if the filesystem does not say
+    std::uint32_t type = 0;  // as in `mode`; 0 if the filesystem does not say
     bool is_copper_mount = false;
 };
 
-// Thread-safe. The threads wait for the filesystem far more than they compute, so there are more of them than
-// cores; that, and calls that block, is what TBB's scheduler is not made for. They start with the first large
-// directory.
+// Thread-safe. Its threads mostly wait for the filesystem, so there are more of them than cores. (TBB's
+// scheduler is not made for blocking calls.) The threads start with the first large directory.
 class Stater {
   public:
     // `clocks` must outlive this.
     explicit Stater(FilesystemClocks& clocks) : clocks_(clocks) {}
 
-    // The entry of each name, or why there is none, in the order of `names`.
+    // For each name, in order: its entry, or the reason why there is none.
     std::vector<SystemResult<Listing::NewEntry>> stat(int directory, const std::vector<DirectoryName>& names,
                                                       BackingCounters& counters);
 
-    // Calls `f` with each index below `count`, in several threads, and returns when it has been called with
-    // all.
+    // Calls `f` with each index below `count`, in several threads. Returns when all calls have returned.
     void for_each(std::size_t count, const std::function<void(std::size_t)>& f);
 
   private:

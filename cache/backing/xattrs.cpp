@@ -14,12 +14,12 @@
 namespace copper {
 namespace {
 
-// The kernel's limit (XATTR_LIST_MAX, XATTR_SIZE_MAX), so one call always does. Most need far less.
+// The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX), so one call is always enough. Most need far less.
 constexpr std::size_t call_bytes_max = 65536;
 constexpr std::size_t call_bytes_usual = 1024;
 
-// Of all attributes of one path, and of one batch: no object larger than 1 MiB is to travel, whatever it
-// takes to write them down.
+// The attributes of one path, and of one batch. Leaves room for their encoding, since no object larger than 1
+// MiB may travel.
 constexpr std::size_t path_bytes_of_xattrs_max = 512U << 10U;
 constexpr std::size_t batch_bytes_of_xattrs_max = 256U << 10U;
 constexpr std::size_t pair_overhead = 64;
@@ -28,12 +28,13 @@ bool is_unsupported(int error) {
     return error == ENOTSUP || error == ENOSYS;
 }
 
-// What getxattr(2) says of an attribute that was removed meanwhile, or that only others may read (trusted.*).
+// getxattr(2) fails like this for an attribute that was removed meanwhile, or that only others may read
+// (trusted.*).
 bool is_none_for_this_user(int error) {
     return error == ENODATA || error == EPERM || error == EACCES || is_unsupported(error);
 }
 
-// What `call` writes into a buffer.
+// The bytes that `call` writes into a buffer.
 template <typename Call>
 SystemResult<std::string> text_by(Call call, BackingCounters& counters) {
     std::array<char, call_bytes_usual> usual;
@@ -64,7 +65,7 @@ std::size_t bytes_on_the_wire(const Xattrs& xattrs) {
     return bytes;
 }
 
-// All extended attributes of `name` in an open directory; the name is not followed. (There is no
+// All extended attributes of `name` in an open directory, without following a link. (There is no
 // llistxattrat(2) before Linux 6.13.)
 SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingCounters& counters) {
     const std::string path = "/proc/self/fd/" + std::to_string(directory) + '/' + name;
@@ -82,7 +83,7 @@ SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingC
         if (value) {
             xattrs.emplace_back(attribute, std::move(*value));
         } else if (!is_none_for_this_user(value.error())) {
-            // Without it, an access control list could look as if there was none.
+            // Fail: without this attribute, a file could seem to have no access control list.
             return tl::unexpected(value.error());
         }
     }

@@ -18,14 +18,9 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// What a reply may take beyond the patience that the request asked the nodes for.
+// Extra time for a reply, on top of the patience that the request grants the nodes.
 constexpr milliseconds reply_margin{10000};
 constexpr milliseconds patience_max{600000};
-
-// Text from file names need not be UTF-8; JSON must be.
-std::string dump_line(const nlohmann::json& json) {
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
 
 tl::expected<UniqueFd, std::string> connect_to(const std::string& path) {
     sockaddr_un address = {};
@@ -42,7 +37,7 @@ tl::expected<UniqueFd, std::string> connect_to(const std::string& path) {
         const bool dead = errno == ECONNREFUSED || errno == ENOENT;
         return tl::make_unexpected(dead ? "no daemon listens at " + path : path + ": " + error_text());
     }
-    // From here on poll() bounds every wait.
+    // From here on, poll() bounds every wait.
     ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
     return fd;
 }
@@ -111,8 +106,10 @@ tl::expected<std::string, std::string> receive_line(int fd, SteadyClock::time_po
 }  // namespace
 
 std::string to_line(const ControlRequest& request) {
-    return dump_line(
-        {{"verb", request.verb}, {"argument", request.argument}, {"patience_ms", request.patience.count()}});
+    return json_line({{"verb", request.verb},
+                      {"argument", request.argument},
+                      {"patience_ms", request.patience.count()}}) +
+           "\n";
 }
 
 std::string to_line(const ControlReply& reply) {
@@ -120,8 +117,11 @@ std::string to_line(const ControlReply& reply) {
     for (const auto& part : reply.parts) {
         parts.push_back({{"rank", part.rank}, {"body", part.body}});
     }
-    return dump_line(
-        {{"job", reply.job}, {"nodes", reply.nodes}, {"parts", std::move(parts)}, {"error", reply.error}});
+    return json_line({{"job", reply.job},
+                      {"nodes", reply.nodes},
+                      {"parts", std::move(parts)},
+                      {"error", reply.error}}) +
+           "\n";
 }
 
 tl::expected<ControlRequest, std::string> parse_request(std::string_view line) {
@@ -172,7 +172,7 @@ tl::expected<ControlReply, std::string> ask(const std::string& socket_path, cons
         return tl::make_unexpected(fd.error());
     }
     const auto sent = send_all(fd->get(), to_line(request), deadline);
-    // Who is turned away is told so, whether the request was taken or not.
+    // The server may refuse a client at once, so read the reply even if sending failed.
     const auto line = receive_line(fd->get(), deadline);
     if (!sent && !line) {
         return tl::make_unexpected(sent.error());

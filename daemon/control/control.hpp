@@ -1,8 +1,8 @@
 // The control protocol: how tools talk to the daemon of this node, and through it to the whole job.
 //
-// A Unix stream socket in the instance's directory (instance.hpp). The client sends one ControlRequest as a
-// line of JSON, the daemon answers with one ControlReply as a line of JSON and closes. Only the daemon's own
-// user and root are served (SO_PEERCRED, unix(7)).
+// It uses a Unix stream socket in the instance's directory (instance.hpp). The client sends one
+// ControlRequest as a line of JSON. The daemon answers with one ControlReply as a line of JSON and closes. It
+// serves only its own user and root (SO_PEERCRED, unix(7)).
 #pragma once
 
 #include <chrono>
@@ -19,20 +19,20 @@ inline constexpr std::size_t control_request_bytes_max = 64U << 10;
 inline constexpr std::size_t control_reply_bytes_max = 256U << 20;
 inline constexpr std::uint32_t control_nodes_max = 1U << 20;
 
-// Verbs. Each is answered by every node with one JSON object.
+// Verbs. Every node answers with one JSON object.
 namespace verb {
 inline constexpr const char* status =
     "status";  // {host, state, mount, uptime_seconds, reader: bool, pid, trees: [...]}
 inline constexpr const char* stats =
-    "stats";  // {host, state, <the groups of metrics.hpp>}; with a number as argument: top_paths too, so many
+    "stats";  // {host, state, <the groups of metrics.hpp>}; with a number N as argument, also the N top_paths
 inline constexpr const char* stop =
-    "stop";  // {host, unmounted: bool, reason}: the node has unmounted, and ends
+    "stop";  // {host, unmounted: bool, reason}: the node has unmounted and will end
 }  // namespace verb
 
 struct ControlRequest {
     std::string verb;
     std::string argument = {};
-    std::chrono::milliseconds patience{10000};  // how long to wait for the other nodes
+    std::chrono::milliseconds patience{10000};  // for the answers of other nodes
 };
 
 struct ControlReply {
@@ -43,7 +43,7 @@ struct ControlReply {
     std::string job;
     std::uint32_t nodes = 0;       // of the job; parts.size() of them answered
     std::vector<Part> parts = {};  // by rank
-    std::string error = {};        // not empty: the request itself was refused
+    std::string error = {};        // set if the daemon refused the request
 };
 
 std::string to_line(const ControlRequest& request);
@@ -51,7 +51,7 @@ std::string to_line(const ControlReply& reply);
 tl::expected<ControlRequest, std::string> parse_request(std::string_view line);
 tl::expected<ControlReply, std::string> parse_reply(std::string_view line);
 
-// Client side; blocks. The error says in words what is wrong.
+// The client side. Blocks. Errors are for people.
 tl::expected<ControlReply, std::string> ask(const std::string& socket_path, const ControlRequest& request);
 
 }  // namespace copper

@@ -33,10 +33,10 @@ constexpr const char* lock_name = "lock";
 constexpr const char* python_name = "python";
 constexpr std::uint64_t room_bytes_min = 16U << 20;
 constexpr std::size_t record_bytes_max = 1U << 20;
-// A dead instance may be removed by `copper stop` while it is being claimed.
+// `copper stop` may remove a dead instance while this daemon claims it; so many tries.
 constexpr int claim_attempts_max = 8;
 
-// The private directory that an instance's directory lies in.
+// The private directory that contains an instance's directory.
 std::string base_of(const std::string& directory) {
     return std::filesystem::path(directory).parent_path();
 }
@@ -95,7 +95,7 @@ bool write_whole(int fd, std::string_view text) {
     return true;
 }
 
-// Whole or not at all: whoever reads it meanwhile never sees half of it.
+// Writes the file atomically: nobody can read half of it.
 bool write_file(int directory, const std::string& name, std::string_view text) {
     const std::string draft = name + new_suffix;
     const UniqueFd file(
@@ -127,7 +127,7 @@ struct Opened {
     UniqueFd directory;
 };
 
-// Both levels checked to be the user's own, so that root can act on them too.
+// Checks that both levels belong to the user, so that root can act on them safely.
 tl::expected<Opened, std::string> open_instance(const std::string& directory, Missing missing) {
     const auto user = owner_named_by(base_of(directory));
     if (!user) {
@@ -145,7 +145,7 @@ tl::expected<Opened, std::string> open_instance(const std::string& directory, Mi
     return Opened{.base = std::move(*base), .directory = std::move(*inner)};
 }
 
-// The lock, or nothing where the directory vanished meanwhile and it is worth another try.
+// The lock. Nothing if the directory vanished meanwhile: try again.
 tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
                                                                  Instance::Predecessor predecessor) {
     UniqueFd lock(::openat(directory, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -177,15 +177,11 @@ std::string already_served(const InstanceRecord& record, const std::string& dire
 }  // namespace
 
 std::string to_text(const InstanceRecord& record) {
-    return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return json_line(to_json(record));
 }
 
 std::optional<InstanceRecord> parse_instance_record(std::string_view text) {
-    try {
-        return record_from(parse_json(text));
-    } catch (const std::exception&) {
-        return std::nullopt;
-    }
+    return read_json(text, record_from);
 }
 
 tl::expected<void, std::string> check_room() {
@@ -231,7 +227,7 @@ tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Prede
         if (!*lock) {
             continue;
         }
-        ::unlinkat(opened->directory.get(), socket_name, 0);  // of a daemon that was killed
+        ::unlinkat(opened->directory.get(), socket_name, 0);  // left by a daemon that was killed
         auto written = write_record(opened->directory.get(), record);
         if (written) {
             written = write_python_module(opened->directory.get());
@@ -297,17 +293,18 @@ void remove_instance(const std::string& directory) {
     if (!opened) {
         return;
     }
-    // With what Python may have compiled there. Named by the open directory, so that it is this one.
+    // Includes files that Python may have compiled there. Named by the open directory, so that it is the
+    // checked one.
     const auto held = "/proc/self/fd/" + std::to_string(opened->directory.get());
     std::error_code error;
     std::filesystem::remove_all(std::filesystem::path(held) / python_name, error);
-    // The lock goes last: until then nobody else can claim the directory.
+    // The lock goes last: until then, nobody else can claim the directory.
     for (const std::string& name : {std::string(socket_name), std::string(record_name),
                                     std::string(record_name) + new_suffix, std::string(lock_name)}) {
         ::unlinkat(opened->directory.get(), name.c_str(), 0);
     }
     ::unlinkat(opened->base.get(), std::filesystem::path(directory).filename().c_str(), AT_REMOVEDIR);
-    ::rmdir(base_of(directory).c_str());  // stays if others are in it
+    ::rmdir(base_of(directory).c_str());  // fails, as intended, if it contains other instances
 }
 
 }  // namespace copper

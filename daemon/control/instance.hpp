@@ -1,7 +1,7 @@
-// What a daemon leaves on its node so that it can be found, stopped and cleaned up after: a directory, named
-// by a hash of the mount point, in the user's private_directory(). It holds the control socket and a record;
-// and, in python/ there, the module that `copper env` puts in front of PYTHONPATH, where reading it costs
-// nobody anything.
+// The files of a daemon on its node, by which tools find it, stop it and clean up after it. They lie in a
+// directory, named by a hash of the mount point, in the user's private_directory(): the control socket, a
+// record and, in python/, the module that `copper env` puts in front of PYTHONPATH. Reading the module there
+// costs no request.
 #pragma once
 
 #include <sys/types.h>
@@ -22,35 +22,36 @@ namespace copper {
 struct InstanceRecord {
     std::string mount;
     pid_t pid = 0;
-    std::uint64_t pid_started =
-        0;  // field 22 of /proc/<pid>/stat: tells a process from a later one of the same id
-    // The process that outlives it, and when that started; 0: none.
+    // Field 22 of /proc/<pid>/stat: tells a process from a later one with the same id.
+    std::uint64_t pid_started = 0;
+    // The supervisor and its start time; 0: none.
     pid_t supervisor = 0;
     std::uint64_t supervisor_started = 0;
-    // Its daemon is no part of the job's MPI any more.
+    // The daemon is a successor and has no MPI.
     bool is_alone = false;
     uid_t user = 0;
-    std::string job = {};        // its name
-    std::string batch_job = {};  // its id in the batch system; empty: none
+    std::string job = {};        // the job's name
+    std::string batch_job = {};  // the job's id in the batch system; empty: none
     std::uint32_t rank = 0;
     std::uint32_t nodes = 1;
     std::vector<std::string> trees = {};
-    // Directories that the daemon made for the mount point, innermost first: removed at the end if empty.
+    // Directories that the daemon made for the mount point, innermost first. Removed at the end if empty.
     std::vector<std::string> made_directories = {};
-    // How the job was launched, for `copper stop`: argv prefix that runs one command on every node. Empty:
+    // How the job was launched, for `copper stop`: an argv prefix that runs one command on every node. Empty:
     // none.
     std::vector<std::string> run_everywhere = {};
     bool operator==(const InstanceRecord&) const = default;
 };
-// As it stands in the instance's directory (JSON); nothing for a text that is no record.
+// As text (JSON) for the file in the instance's directory. The reverse returns nothing if the text is no
+// record.
 std::string to_text(const InstanceRecord& record);
 std::optional<InstanceRecord> parse_instance_record(std::string_view text);
 
-// Owned by the daemon: made at the start, removed by the destructor with everything in it.
+// The daemon owns it. The destructor removes the directory with all its files.
 class Instance {
   public:
-    // Fails if the directory is another user's, or a live daemon serves this mount. Where the one that did
-    // has just been killed, and may hold it for a moment, that is waited for.
+    // Fails if the directory belongs to another user, or a live daemon serves this mount. `killed`: the
+    // previous daemon has just been killed and may still hold the directory for a moment, so wait for that.
     enum class Predecessor { none, killed };
     static tl::expected<Instance, std::string> claim(InstanceRecord record,
                                                      Predecessor predecessor = Predecessor::none);
@@ -65,24 +66,24 @@ class Instance {
     Instance(std::string directory, UniqueFd lock)
         : directory_(std::move(directory)), lock_(std::move(lock)) {}
     std::string directory_;
-    UniqueFd lock_;  // held as long as the daemon lives: flock(2) tells a live instance from a dead one
-                     // without races
+    // Held while the daemon lives: flock(2) tells a live instance from a dead one without races.
+    UniqueFd lock_;
 };
 
-// Whether there is room in /tmp for what a daemon and its MPI leave there. The error says what to do.
+// Checks that /tmp has room for the files of a daemon and its MPI. Errors say what to do.
 tl::expected<void, std::string> check_room();
 
 std::string instance_directory(uid_t user, const std::string& mount);
 std::string python_module_directory(uid_t user, const std::string& mount);
-// The record of a mount's instance, whether its daemon lives or not.
+// The record of an instance, alive or dead.
 std::optional<InstanceRecord> read_instance(const std::string& directory);
-// Of one user.
+// The directories of one user's instances.
 std::vector<std::string> find_instances(uid_t user);
-// Its daemon, or the process that will replace it.
+// Whether its daemon runs, or the supervisor, which will replace the daemon.
 bool is_running(const InstanceRecord& record);
-// The live daemon of this mount, of this user.
+// The live daemon of this user at this mount.
 std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount);
-// Removes a dead instance's directory (and the private directory if it is empty then).
+// Removes a dead instance's directory, and the private directory if that is empty then.
 void remove_instance(const std::string& directory);
 
 }  // namespace copper

@@ -9,7 +9,7 @@
 namespace copper {
 namespace {
 
-// Launchers may keep it under other names too.
+// Some launchers also keep the key under other names.
 void wipe_in_environment(const std::string& text) {
     if (text.empty()) {
         return;

@@ -1,5 +1,5 @@
-// How `copper launch` hands the job's key to the daemons: in their environment, whose name alone the command
-// line has.
+// `copper launch` hands the job's key to the daemons in their environment. The command line holds only the
+// name of the variable.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace copper {
 
 inline constexpr const char* job_key_variable = "COPPER_JOB_KEY";
 
-// Takes the key out of this process's environment and wipes it there, so that neither /proc/<pid>/environ nor
-// a child has it. Nothing where there is none: a daemon that was started by hand. The error is what is there
-// and no key. REQUIRES: no other thread runs yet.
+// Takes the key out of this process's environment and wipes it, so that neither /proc/<pid>/environ nor a
+// child has it. Nothing if there is none, as for a daemon started by hand. An error if the text is no key.
+// REQUIRES: no other thread runs yet.
 tl::expected<std::optional<JobKey>, std::string> take_job_key();
 
 enum class KeyNeed { optional, required };
-// An error if the key is none, or is missing where the launcher says that there is one: the daemon would talk
-// to whoever has no key either.
+// An error if the key is damaged, or if it is missing and the launcher says that there is one. Without it,
+// the daemon would talk to anyone else who has no key.
 tl::expected<void, std::string> check_job_key(const tl::expected<std::optional<JobKey>, std::string>& key,
                                               KeyNeed need);
 

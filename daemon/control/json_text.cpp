@@ -30,4 +30,8 @@ nlohmann::json parse_json(std::string_view text) {
     return nlohmann::json::parse(text);
 }
 
+std::string json_line(const nlohmann::json& json) {
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace copper

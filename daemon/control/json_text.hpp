@@ -1,30 +1,46 @@
-// JSON that another program, another node or a file gave. Pure functions, which throw a std::exception like
-// the library's own: to be caught where the text is parsed.
+// JSON from and for other programs, other nodes and files. Pure functions. Those that parse throw a
+// std::exception, like the library.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 namespace copper {
 
-// nlohmann::json's copies and dump() recurse: what nests deeper could overflow the stack.
+// nlohmann::json copies and prints recursively, so deeper nesting could overflow the stack.
 inline constexpr std::size_t json_depth_max = 64;
 
-// How deep arrays and objects nest in a text; what stands within strings aside.
+// How deep arrays and objects nest in a text. Ignores brackets in strings.
 std::size_t json_depth(std::string_view text);
 
-// Throws also for a text that nests deeper than json_depth_max.
+// Also throws for a text that nests deeper than json_depth_max.
 nlohmann::json parse_json(std::string_view text);
 
-// Throws for all but a whole number that T can hold. get<T>() would cut it off, and is undefined for large
-// fractions.
+// read(JSON in `text`), or nothing if parsing or reading throws.
+template <typename Read>
+auto read_json(std::string_view text, Read read)
+    -> std::optional<std::invoke_result_t<Read, const nlohmann::json&>> {
+    try {
+        return read(parse_json(text));
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
+}
+
+// One line, without its end. Replaces bytes that are not UTF-8: file names may have some, JSON may not.
+std::string json_line(const nlohmann::json& json);
+
+// Throws unless the value is a whole number that fits T. get<T>() would truncate it, and is undefined for
+// large fractions.
 template <std::integral T>
 T whole_number(const nlohmann::json& value) {
     if (value.is_number_unsigned() && std::in_range<T>(value.get<std::uint64_t>())) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
-// "max", or no such file: no limit.
+// No limit if the file says "max" or does not exist.
 std::uint64_t limit_in(const std::filesystem::path& file) {
     std::ifstream text(file);
     std::uint64_t bytes = 0;

@@ -20,7 +20,7 @@ constexpr std::array latencies = {
     Latency{"lookup", "copper_fuse_lookup_latency_seconds", "Time from a lookup request to its reply"},
     Latency{"read", "copper_fuse_read_latency_seconds", "Time from a read request to its reply"},
     Latency{"turn", "copper_progress_turn_latency_seconds",
-            "Time in which the progress loop was at work and answered nobody"}};
+            "Time for which the progress loop worked and answered nobody"}};
 constexpr double microsecond = 1e-6;  // in seconds
 
 std::vector<MetricRow> make_table() {
@@ -37,29 +37,28 @@ std::vector<MetricRow> make_table() {
         {"fuse", "ioctl", counter, "requests",
          "isatty() and the like, which the kernel never answers itself"},
         {"fuse", "bytes_read", counter, "bytes", "Bytes replied to read requests"},
-        {"fuse", "siblings_fetched", counter, "files",
-         "Files fetched ahead as others beside them were used"},
+        {"fuse", "siblings_fetched", counter, "files", "Files fetched ahead as others beside them were used"},
         {"fuse", "siblings_used", counter, "files", "Of those, files that were used"},
         {"cache", "objects", gauge, "objects", "Objects kept"},
         {"cache", "bytes", gauge, "bytes", "Memory taken by kept objects"},
         {"cache", "budget_bytes", gauge, "bytes", "Memory that kept objects may take"},
-        {"cache", "hits", counter, "objects", "Questions answered at once"},
-        {"cache", "misses", counter, "objects", "Questions that had to wait for an object"},
-        {"cache", "evictions", counter, "objects", "Objects given up, or not kept, for lack of memory"},
+        {"cache", "hits", counter, "objects", "Requests answered at once"},
+        {"cache", "misses", counter, "objects", "Requests that had to wait for an object"},
+        {"cache", "evictions", counter, "objects", "Objects evicted, or not kept, for lack of memory"},
         {"fabric", "messages_sent", counter, "messages", "Messages sent to other nodes"},
         {"fabric", "bytes_sent", counter, "bytes", "Bytes sent to other nodes"},
         {"fabric", "messages_received", counter, "messages", "Messages from other nodes"},
         {"fabric", "bytes_received", counter, "bytes", "Bytes from other nodes"},
         {"fabric", "messages_dropped", counter, "messages",
-         "Messages given up as too much waited for their addressee"},
+         "Messages dropped because too many waited for their addressee"},
         {"fabric", "frames_refused", counter, "messages",
-         "Messages refused: of no node of the job, malformed, or with a wrong checksum"},
+         "Messages refused: from outside the job, malformed, or with a wrong checksum"},
         {"fabric", "bytes_saved_by_compression", counter, "bytes",
          "Bytes that compression kept off the network"},
         {"fabric", "interests_sent", counter, "messages",
          "Requests for an object passed on towards its reader"},
         {"fabric", "interests_refused", counter, "messages",
-         "Requests for an object refused, as too many wait or they went too far"},
+         "Requests for an object refused: too many waiting, or too many hops"},
         {"fabric", "interests_merged", counter, "messages", "Requests that joined an equal one"},
         {"fabric", "publications_sent", counter, "messages", "Objects sent, counted for each addressee"},
         {"fabric", "duplicates", counter, "messages", "Objects received that brought nothing new"},
@@ -67,14 +66,14 @@ std::vector<MetricRow> make_table() {
         {"fabric", "passed_on", counter, "reads",
          "Reads that failed or were slow, and were passed on to another node"},
         {"fabric", "resignations", counter, "times",
-         "Times that a node stopped reading for others, as another node could read what it could not"},
+         "Times that a node stopped reading for others because another node could read what it could not"},
         {"fabric", "passed_over", counter, "messages",
          "Objects not sent to a node that is slow to take them"},
         {"fabric", "unshared_reads", counter, "reads", "Reads of files that no other node reads"},
-        {"fallbacks", "direct_reads", counter, "reads", "Reads of the backing filesystem out of turn"},
-        {"fallbacks", "deadline", counter, "reads", "Direct reads as the object was not there in time"},
-        {"fallbacks", "peer_lost", counter, "nodes", "Nodes that were taken for lost"},
-        {"fallbacks", "corrupt", counter, "reads", "Objects refused as their checksum was wrong"},
+        {"fallbacks", "direct_reads", counter, "reads", "Direct reads of the backing filesystem"},
+        {"fallbacks", "deadline", counter, "reads", "Direct reads because an object was late"},
+        {"fallbacks", "peer_lost", counter, "nodes", "Nodes declared dead"},
+        {"fallbacks", "corrupt", counter, "reads", "Objects refused because of a wrong checksum"},
     };
     for (const char* group : {"backing", "local"}) {
         rows.push_back({group, "listings", counter, "calls", "Directories read"});
@@ -95,7 +94,7 @@ const char* where(const std::string& group) {
     return group == "local" ? ", outside the mirrored trees" : "";
 }
 
-// 0 where a node says nothing of it, or something that is no number: it may be of another version.
+// 0 if the node reports no number: it may run another version.
 std::uint64_t value_of(const json& node, const MetricRow& row) {
     const auto group = node.find(row.group);
     if (group == node.end() || !group->is_object()) {
@@ -119,7 +118,7 @@ std::uint64_t rss_of(const json& node) {
     return node.value(json::json_pointer("/memory/rss_bytes"), std::uint64_t{0});
 }
 
-// The OpenMetrics name: the unit stands last in it, once.
+// The OpenMetrics name. It ends with the unit, once.
 std::string family_of(const MetricRow& row) {
     std::string family = std::string("copper_") + row.group;
     std::istringstream words(row.name);

@@ -1,4 +1,4 @@
-// The one table of what Copper measures. JSON, OpenMetrics and the CLI's tables all print from it.
+// The one table of Copper's metrics. JSON, OpenMetrics and the CLI's tables all print from it.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ const std::vector<MetricRow>& metric_table();
 
 // Per node: {"fuse": {...}, ..., "latency_us": {"lookup": {"p50":, "p99":, "max":, "buckets": [...]}, ...},
 //            "memory": {"rss_bytes": n}}.
-// Adds the nodes' groups up to totals, gauges too; latencies are merged from their buckets; "memory" becomes
-// {"rss_bytes_max": n, "rss_bytes_total": n}.
+// Adds the groups of the nodes up to totals, gauges included. Merges latencies from their buckets. "memory"
+// becomes {"rss_bytes_max": n, "rss_bytes_total": n}.
 nlohmann::json add_up(const std::vector<nlohmann::json>& nodes);
 
 // One entry of "latency_us".
 nlohmann::json latency_summary(const LatencyHistogram::Buckets& buckets);
 
-// OpenMetrics text (https://openmetrics.io, RFC draft) of the nodes' groups. The keys "rank" and "host" of
-// each node become labels.
+// OpenMetrics text (https://openmetrics.io, RFC draft) of the nodes' groups. Each node's "rank" and "host"
+// become labels.
 std::string to_open_metrics(const std::vector<nlohmann::json>& nodes);
 
 }  // namespace copper

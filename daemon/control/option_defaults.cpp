@@ -71,7 +71,7 @@ tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan spa
         }
     }
     if (options.trees.empty() && span == JobSpan::several_machines) {
-        return wrong("no shared filesystem is mounted here; say with --tree PATH what to mirror");
+        return wrong("no shared filesystem is mounted here; name the trees to mirror with --tree PATH");
     }
     if (options.trees.empty()) {
         options.trees.emplace_back("/");
@@ -97,10 +97,9 @@ std::string canonical_mount(const std::string& path) {
     std::error_code error;
     fs::path whole = fs::absolute(path, error).lexically_normal();
     if (!whole.has_filename()) {
-        whole = whole.parent_path();  // a slash at the end
+        whole = whole.parent_path();  // ends with a slash
     }
-    // The mount point's own name is not resolved: were its daemon dead or stuck, looking at it would fail or
-    // block.
+    // Do not resolve the last component: if its daemon were dead or stuck, touching it would fail or block.
     fs::path parent = whole.parent_path();
     const fs::path resolved = fs::weakly_canonical(parent, error);
     return (error ? parent : resolved) / whole.filename();
@@ -119,9 +118,9 @@ tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, 
     const bool alone = daemons_here == 1;
     return wrong("--cache-bytes: " + (alone ? "a cache" : std::to_string(daemons_here) + " caches") + " of " +
                  in_mebibytes(options.cache_bytes) + (alone ? " does" : " do") +
-                 " not fit into the memory that there is (" + in_mebibytes(memory_bytes) +
-                 "): give at most " + in_mebibytes(memory_bytes / daemons_here) +
-                 ", or leave the option out for " + in_mebibytes(default_cache_bytes(daemons_here)));
+                 " not fit into this machine's memory (" + in_mebibytes(memory_bytes) + "): give at most " +
+                 in_mebibytes(memory_bytes / daemons_here) + ", or leave the option out for " +
+                 in_mebibytes(default_cache_bytes(daemons_here)));
 }
 
 }  // namespace copper

@@ -1,5 +1,4 @@
-// What stands for an option that was not given, where that depends on the machine; and whether what was given
-// fits the machine.
+// Default values that depend on the machine, and checks whether given values fit the machine.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +10,33 @@
 
 namespace copper {
 
-// Where no tree was given: every shared filesystem that is mounted; "/" if there is none and all nodes are on
-// this machine, else an error.
+// The default trees: every shared filesystem that is mounted. If there is none: "/" if all nodes are on this
+// machine, otherwise an error.
 enum class JobSpan { one_machine, several_machines };
 tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan span);
 
-// The types (proc(5)) of filesystems that all nodes of a job see alike.
+// The types (proc(5)) of filesystems that look the same on all nodes of a job.
 bool is_shared_filesystem(std::string_view type);
 
-// An absolute, normalised path with symbolic links resolved as far as it exists: what a mount point is known
-// by.
+// The identity of a mount point: an absolute, normalised path, with symbolic links resolved as far as the
+// path exists.
 std::string canonical_mount(const std::string& path);
 // The default: /tmp/$USER/copper.
 std::string default_mount();
 
 inline constexpr std::uint64_t cache_bytes_default_max = std::uint64_t{16} << 30;
-// What cache_bytes == 0 stands for, in each of the daemons that share this machine.
+// The meaning of cache_bytes == 0 for each of the daemons that share this machine.
 std::uint64_t default_cache_bytes(std::size_t daemons_here);
-// Whether their caches fit into this machine's memory. For the machine that they run on: where `copper
-// launch` runs can be another one.
+// Whether the caches of the daemons fit into this machine's memory. Call it where they run; `copper launch`
+// may run elsewhere.
 tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, std::size_t daemons_here);
 
-// A tree within another one says nothing new.
+// Drops trees that lie within other trees.
 void drop_nested(std::vector<std::string>& trees);
 
 inline constexpr std::uint64_t cache_bytes_min = std::uint64_t{16} << 20;
 
-// The job's id as the batch system gave it (PBS, Slurm or Flux), whatever its --job says; empty: none.
+// The job's id from the batch system (PBS, Slurm or Flux), whatever --job says; empty: none.
 std::string batch_job_id();
 
 }  // namespace copper

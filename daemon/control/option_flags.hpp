@@ -1,4 +1,4 @@
-// The option table as flags of a CLI11 application: `copperd` and `copper launch` share it.
+// Adds the option table as flags to a CLI11 application. `copperd` and `copper launch` share it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 
 namespace copper {
 
-// `texts` must outlive the parse; `names` that the application has itself are left out.
+// `texts` must outlive the parse. `names`: flags that the application defines itself.
 inline void add_option_flags(CLI::App& app, FlagTexts& texts,
                              const std::vector<std::string>& leave_out = {}) {
     for (const auto& row : option_table()) {

@@ -19,7 +19,7 @@ using Taken = tl::expected<void, std::string>;
 constexpr std::string_view environment_prefix = "COPPER_";
 constexpr const char* config_variable = "COPPER_CONFIG";
 
-// One that environment and file may give.
+// An option that environment and file may set.
 bool is_public_name(const std::string& name) {
     const OptionRow* row = find_row(name);
     const auto& of_launch = launch_option_names();

@@ -1,4 +1,4 @@
-// Where the texts of options come from, besides flags: the environment and a TOML file.
+// Reads options from the environment and from a TOML file.
 #pragma once
 
 #include <map>
@@ -11,11 +11,11 @@
 
 namespace copper {
 
-// What environment and file say (the environment wins), for all options of the table and those of `copper
-// launch` alone (launch_option_names). An unknown key of the file is an error; an unknown COPPER_ variable,
-// which may belong to someone's script, is a warning.
+// The texts from environment and file (the environment wins), for all options of the table and for those that
+// only `copper launch` has (launch_option_names). An unknown key in the file is an error. An unknown COPPER_
+// variable may belong to somebody's script, so it is a warning.
 struct SourcedText {
-    std::string source;  // "COPPER_DEADLINE", "file.toml: key 'deadline'", for error messages
+    std::string source;  // for error messages: "COPPER_DEADLINE", "file.toml: key 'deadline'"
     std::vector<std::string> texts;
 };
 struct Sources {
@@ -23,7 +23,7 @@ struct Sources {
     std::vector<std::string> warnings;
 };
 tl::expected<Sources, std::string> read_sources(const std::optional<std::string>& config_file);
-// Its parts: one "NAME=value" of the environment; the text of a file, which `name` stands for in errors.
+// The parts of it: one "NAME=value" of the environment; the text of a file, called `name` in errors.
 void add_variable(std::string_view variable, Sources& sources);
 tl::expected<void, std::string> add_config(std::string_view text, const std::string& name, Sources& sources);
 const std::vector<std::string>& launch_option_names();

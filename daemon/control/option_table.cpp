@@ -1,4 +1,4 @@
-// The table of options: what each is called, what it means, and which texts it takes.
+// The table of options: their names, meanings and accepted texts.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -25,12 +25,12 @@ constexpr double deadline_seconds_min = 0.01;
 constexpr double deadline_seconds_max = 3600;
 constexpr double ready_timeout_seconds_max = 86400;
 constexpr std::size_t job_bytes_max = 256;
-constexpr std::array passthrough_names = {"off", "auto"};         // as in bool
-constexpr std::array push_names = {"auto", "always", "never"};    // as in Push
-constexpr std::array compression_names = {"auto", "off", "lz4"};  // as in Compression
+constexpr std::array passthrough_names = {"off", "auto"};         // indexed by bool
+constexpr std::array push_names = {"auto", "always", "never"};    // indexed by Push
+constexpr std::array compression_names = {"auto", "off", "lz4"};  // indexed by Compression
 constexpr std::array level_names = {"none", "fatal", "error", "warning", "info", "debug"};
 
-// Assigns a parsed value, or passes the error on.
+// Assigns a parsed value, or returns the error.
 template <typename T, typename Parsed>
 Taken assign(T& to, const Parsed& parsed) {
     if (!parsed) {
@@ -65,7 +65,17 @@ Taken take_log_level(const Texts& texts, DaemonOptions& options) {
                  " is not a log level; they are none, fatal, error, warning, info, debug, or 0 to 5");
 }
 
-// Only its text: whether it can be a mount point is checked by the daemon, on each node.
+template <bool DaemonOptions::*member>
+Taken take_switch(const Texts& texts, DaemonOptions& options) {
+    return assign(options.*member, parse_switch(texts.front()));
+}
+
+template <std::uint32_t DaemonOptions::*member, std::uint32_t max>
+Taken take_count(const Texts& texts, DaemonOptions& options) {
+    return assign(options.*member, parse_count(texts.front(), max));
+}
+
+// Checks the text only. Each node's daemon checks whether it can be a mount point.
 Taken take_mount(const Texts& texts, DaemonOptions& options) {
     if (texts.front().empty()) {
         return wrong("an empty path");
@@ -76,7 +86,7 @@ Taken take_mount(const Texts& texts, DaemonOptions& options) {
 
 tl::expected<std::string, std::string> canonical_tree(const std::string& text) {
     std::error_code error;
-    // A path inside Copper is looked at by its mount table entry first: to resolve it could block on a dead
+    // Look a path inside a Copper mount up in the mount table first: resolving it could block on a dead
     // daemon.
     const std::string absolute = std::filesystem::absolute(text, error).lexically_normal();
     if (error || text.empty()) {
@@ -157,8 +167,9 @@ std::vector<OptionRow> user_rows() {
          .take = take_trees},
         {.name = "cores",
          .argument = "LIST",
-         .help = "cores the daemon runs on: auto (those the job does not use, else any), none, or a list "
-                 "such as 0,2-3",
+         .help =
+             "cores the daemon runs on: auto (those the job does not use, otherwise any), none, or a list "
+             "such as 0,2-3",
          .take = take_cores},
         {.name = "cache-bytes",
          .argument = "SIZE",
@@ -167,8 +178,7 @@ std::vector<OptionRow> user_rows() {
          .take = take_cache_bytes},
         {.name = "shared-file-bytes",
          .argument = "SIZE",
-         .help =
-             "files larger than this are not broadcast: each node reads them for itself (default: no limit)",
+         .help = "each node reads files larger than this itself (default: no limit)",
          .take =
              [](const Texts& texts, DaemonOptions& options) {
                  return assign(options.shared_file_bytes, parse_size(texts.front()));
@@ -186,20 +196,14 @@ std::vector<OptionRow> user_rows() {
         {.name = "readers",
          .argument = "K",
          .help = "how many nodes may read the backing filesystem (default 16)",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.readers, parse_count(texts.front(), readers_max));
-             }},
+         .take = take_count<&DaemonOptions::readers, readers_max>},
         {.name = "arity",
          .argument = "K",
          .help = "children of a node in the broadcast trees (default 4)",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.arity, parse_count(texts.front(), arity_max));
-             }},
+         .take = take_count<&DaemonOptions::arity, arity_max>},
         {.name = "push",
          .argument = "WHEN",
-         .help = "send what is read to all nodes: auto (large files only once several nodes read them), "
+         .help = "send objects to all nodes: auto (large files only if several nodes read them), "
                  "always or "
                  "never (default auto)",
          .take =
@@ -222,11 +226,8 @@ std::vector<OptionRow> user_rows() {
          .take = take_log_dir},
         {.name = "log-to-output",
          .argument = "",
-         .help = "write logs to the output of what started the daemons, also as long as they run",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.log_to_output, parse_switch(texts.front()));
-             }},
+         .help = "write logs also to the output of the daemons' launcher, while they run",
+         .take = take_switch<&DaemonOptions::log_to_output>},
         {.name = "log-level",
          .argument = "LEVEL",
          .help = "none, fatal, error, warning, info or debug, or 0 to 5 (default warning)",
@@ -234,15 +235,12 @@ std::vector<OptionRow> user_rows() {
         {.name = "allow-other",
          .argument = "",
          .help = "let other users see the mirror",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.allow_other, parse_switch(texts.front()));
-             }},
+         .take = take_switch<&DaemonOptions::allow_other>},
         {.name = "passthrough",
          .argument = "WHEN",
          .help =
-             "auto: where root mounts, and the kernel and libfuse can, the kernel reads files from 1M on by "
-             "itself when they are opened again, and asks at each opening of any file; off (default)",
+             "auto: if root mounts, and the kernel and libfuse can, the kernel reads files of at least 1M "
+             "itself when they are opened again, and asks at each open of any file; off (default)",
          .take =
              [](const Texts& texts, DaemonOptions& options) {
                  return assign(options.passthrough, parse_name<bool>(texts.front(), passthrough_names,
@@ -250,7 +248,7 @@ std::vector<OptionRow> user_rows() {
              }},
         {.name = "no-rewrite-symlinks",
          .argument = "",
-         .help = "show absolute symbolic links as they are, even where they lead out of the mirror",
+         .help = "show absolute symbolic links as they are, even if they lead out of the mirror",
          .take = [](const Texts& texts, DaemonOptions& options) -> Taken {
              const auto raw = parse_switch(texts.front());
              options.rewrite_symlinks = !raw.value_or(false);
@@ -271,27 +269,20 @@ std::vector<OptionRow> hidden_rows() {
          .argument = "",
          .help = "all nodes are on this machine: \".\" and the rank are appended to the mount point",
          .audience = hidden,
-         .take = [](const Texts& texts,
-                    DaemonOptions& options) { return assign(options.local, parse_switch(texts.front())); }},
+         .take = take_switch<&DaemonOptions::local>},
         {.name = "require-key",
          .argument = "",
          .help = "the job has a key: do not start without it",
          .audience = hidden,
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.require_key, parse_switch(texts.front()));
-             }},
+         .take = take_switch<&DaemonOptions::require_key>},
         {.name = "create-mount",
          .argument = "",
          .help = "make the mount point if it is missing, and remove it at the end",
          .audience = hidden,
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.create_mount, parse_switch(texts.front()));
-             }},
+         .take = take_switch<&DaemonOptions::create_mount>},
         {.name = "ready-timeout",
          .argument = "SECONDS",
-         .help = "how long all nodes may take until they serve (default 120)",
+         .help = "time for all nodes to start serving (default 120)",
          .audience = hidden,
          .take =
              [](const Texts& texts, DaemonOptions& options) {
@@ -343,7 +334,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         return std::string(text.begin(), end);
     };
     const auto truth = [](bool value) { return value ? "true" : "false"; };
-    // Switches are said either way, so that no variable in a node's environment can change them.
+    // Sets each switch explicitly, so that no variable in a node's environment can change it.
     std::vector<std::string> flags = {
         "--mount=" + options.mount,
         "--cores=" + options.cores,

@@ -30,7 +30,7 @@ tl::expected<std::chrono::milliseconds, std::string> parse_seconds(const std::st
                                                                    SecondsRange range) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    // Written so that "nan" is refused too.
+    // This form also refuses "nan".
     if (error != std::errc() || end != text.data() + text.size() ||
         !(value >= range.min && value <= range.max)) {
         std::ostringstream message;

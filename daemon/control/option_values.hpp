@@ -1,4 +1,4 @@
-// The values of options, from their texts. Pure.
+// Parses the values of options. Pure.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace copper {
 
-// What is wrong with a text.
+// An error text.
 tl::unexpected<std::string> wrong(std::string what);
 
 std::string in_quotes(std::string_view text);
@@ -33,7 +33,7 @@ tl::expected<bool, std::string> parse_switch(const std::string& text);
 // A number of bytes, with K, M, G or T for powers of 1024.
 tl::expected<std::uint64_t, std::string> parse_size(std::string_view text);
 
-// Of values that are numbered like their names.
+// For values numbered like their names.
 template <typename T, std::size_t count>
 tl::expected<T, std::string> parse_name(const std::string& text, const std::array<const char*, count>& names,
                                         const char* complaint) {

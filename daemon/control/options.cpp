@@ -16,7 +16,7 @@ Taken take(const OptionRow& row, const SourcedText& text, DaemonOptions& options
     if (text.texts.size() != 1 && row.arity == OptionRow::Arity::once) {
         return wrong(text.source + ": given more than once");
     }
-    // No path, and no argument of a program, can hold one.
+    // No path and no program argument can contain a NUL.
     if (std::any_of(text.texts.begin(), text.texts.end(),
                     [](const std::string& each) { return each.find('\0') != std::string::npos; })) {
         return wrong(text.source + ": holds a zero byte");

@@ -1,6 +1,6 @@
-// The options of a daemon. Each can be given as a flag, as an environment variable (COPPER_ + the flag's name
-// in capitals with underscores) or as a key of a TOML file (the flag's name); flags win over the environment,
-// the environment over the file, the file over the default.
+// The options of a daemon. An option can be a flag, an environment variable (COPPER_ + the flag's name in
+// capitals with underscores) or a key of a TOML file (the flag's name). Flags win over the environment, the
+// environment over the file, the file over the default.
 #pragma once
 
 #include <chrono>
@@ -26,9 +26,9 @@ struct DaemonOptions {
     std::string mount;               // --mount DIR; default /tmp/$USER/copper
     std::vector<std::string> trees;  // --tree PATH, repeatable; default: every shared filesystem mounted
     std::string cores = "auto";      // --cores auto|none|LIST (hwloc/cpuset list format)
-    std::uint64_t cache_bytes =
-        0;  // --cache-bytes SIZE (K, M, G, T suffixes: powers of 1024); 0: default_cache_bytes()
-    // --shared-file-bytes SIZE: larger files are read by each node for itself
+    // --cache-bytes SIZE (K, M, G, T suffixes: powers of 1024); 0: default_cache_bytes()
+    std::uint64_t cache_bytes = 0;
+    // --shared-file-bytes SIZE: each node reads larger files itself
     std::uint64_t shared_file_bytes = std::numeric_limits<std::uint64_t>::max();
     Compression compress = Compression::automatic;  // --compress auto|off|lz4
     std::uint32_t readers = 16;                     // --readers K
@@ -36,27 +36,27 @@ struct DaemonOptions {
     Push push = Push::automatic;                    // --push auto|always|never
     std::chrono::milliseconds deadline{10000};      // --deadline SECONDS (fractions allowed)
     std::string log_dir;                            // --log-dir DIR; empty: standard error
-    bool log_to_output = false;                     // --log-to-output: to standard error too
+    bool log_to_output = false;                     // --log-to-output: also to standard error
     LogLevel log_level = LogLevel::warning;         // --log-level NAME or 0..5
     bool allow_other = false;                       // --allow-other
     bool passthrough = false;                       // --passthrough auto|off
     bool rewrite_symlinks = true;                   // --no-rewrite-symlinks
-    std::string job;  // --job ID; default: of PBS, Slurm or Flux, else "local-<pid>"
+    std::string job;  // --job ID; default: from PBS, Slurm or Flux, else "local-<pid>"
 
-    // Hidden flags, for `copper launch`; neither environment nor file has them.
+    // Hidden flags, for `copper launch`. Environment and file cannot set them.
     bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount
-    bool require_key = false;   // --require-key: without the job's key the daemon does not start
+    bool require_key = false;   // --require-key: do not start without the job's key
     bool create_mount = false;  // --create-mount: make the mount point if it is missing, remove it at the end
     std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
-    std::vector<std::string>
-        run_everywhere;  // --run-everywhere ARG, repeatable: InstanceRecord's argv prefix
+    // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.
+    std::vector<std::string> run_everywhere;
 
-    std::vector<std::string> warnings;  // what resolve_options() found odd, but no error
+    std::vector<std::string> warnings;  // odd things that resolve_options() found
     bool operator==(const DaemonOptions&) const = default;
 };
 
-// One row for each option: its name, argument, help and how its text is taken. The flags of `copperd` and of
-// `copper launch`, the environment and the TOML file are all read through this table.
+// One row per option: name, argument, help and parser. The flags of `copperd` and `copper launch`, the
+// environment and the TOML file all use this table.
 struct OptionRow {
     std::string name;      // without "--"
     std::string argument;  // for help; empty: a switch
@@ -65,8 +65,8 @@ struct OptionRow {
     enum class Audience { user, hidden };  // hidden: a flag between our own programs, not in --help
     Arity arity = Arity::once;
     Audience audience = Audience::user;
-    // A switch is given as the text "true" or "false". Takes the texts of the option into the options; the
-    // error says what is wrong with them.
+    // Parses the texts of the option into `options`. A switch has the text "true" or "false". The error says
+    // what is wrong with the texts.
     tl::expected<void, std::string> (*take)(const std::vector<std::string>& texts, DaemonOptions& options);
 };
 const std::vector<OptionRow>& option_table();
@@ -76,15 +76,14 @@ const OptionRow* find_row(const std::string& name);  // null if there is none
 using FlagTexts = std::map<std::string, std::vector<std::string>>;
 
 // Joins flags, environment and file. Errors name the source: "COPPER_DEADLINE: ...", "file.toml: key ...:
-// ...". The file is `config_file`, or COPPER_CONFIG. Without --tree it leaves `trees` empty: see
-// choose_trees().
+// ...". The file is `config_file`, or COPPER_CONFIG. Without --tree, `trees` stays empty: see choose_trees().
 tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
                                                          const std::optional<std::string>& config_file);
 tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags, Sources sources);
 
 std::string to_string(LogLevel level);
 
-// The options as flags again: `copperd` started with them resolves to the same.
+// The options as flags: `copperd` with these flags resolves to the same options.
 std::vector<std::string> to_flags(const DaemonOptions& options);
 
 }  // namespace copper

@@ -82,7 +82,7 @@ std::string why_elsewhere(const std::string& directory) {
         return {};
     }
     const auto opened = open_private_directory(AT_FDCWD, usual, ::geteuid(), Missing::refuse);
-    return (opened ? usual + ": was not to be had" : opened.error()) + "; uses " + directory + " instead";
+    return (opened ? usual + ": is not available" : opened.error()) + "; uses " + directory + " instead";
 }
 
 }  // namespace copper

@@ -1,9 +1,8 @@
-// The directory that holds everything that Copper leaves on a node for one user: /tmp/copper-<uid>, mode
-// 0700.
+// The directory for all files that Copper leaves on a node for one user: /tmp/copper-<uid>, mode 0700.
 //
-// Anybody can make a directory of that name first. Then the user's own one is /tmp/copper-<uid>.<random>. It
-// is found by its owner and mode, which nobody else can give to a directory, so daemons, tools and root's
-// clean-up all find the same.
+// Anybody can create a directory of that name first. Then the user's directory is /tmp/copper-<uid>.<random>.
+// Owner and mode identify it, and nobody else can set them. So daemons, tools and root's clean-up find the
+// same directory.
 #pragma once
 
 #include <sys/types.h>
@@ -20,20 +19,20 @@ struct PrivateDirectory {
     std::string path;
     uid_t user = 0;
 };
-// Those that there are, of one user or of all; a user's usual one first. Several of one user are there only
-// if somebody else made and removed the usual one meanwhile: whoever looks for something looks into all.
+// The existing directories of one user or of all; the usual one first. A user has several only if somebody
+// else made and removed the usual one meanwhile, so search all of them.
 std::vector<PrivateDirectory> private_directories(std::optional<uid_t> user);
 
-// Where the user's next files belong: the first of those above, else the usual one.
+// Where to put the user's next files: in the first of the existing directories, otherwise in the usual one.
 std::string private_directory(uid_t user);
 
-// The same, made if it is missing. Of this process's own user.
+// The same for the user of this process. Makes the directory if it is missing.
 tl::expected<std::string, std::string> make_private_directory();
 
-// Why `directory` is not this user's usual one, to be told to the user; empty if it is.
+// For the user: why `directory` is not the usual one; empty if it is.
 std::string why_elsewhere(const std::string& directory);
 
-// Whose it is by its name alone; nothing for a path that is not such a directory's.
+// The owner according to the name alone; nothing if the path is no such directory.
 std::optional<uid_t> owner_named_by(const std::string& directory);
 
 }  // namespace copper

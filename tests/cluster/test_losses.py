@@ -1,4 +1,4 @@
-"""What can break on four hosts breaks, while programs on all of them import and read: none of them notices."""
+"""Breaks processes, hosts and links while programs on all four hosts import and read. No program notices."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from test_mpirun import MOUNT, ClusterTestCase
 from test_slurm import SlurmTestCase
 from witnesses import WITNESS, Witnesses, again_and_again
 
-# What the witnesses read: small, so that a pass is short.
+# The witnesses read this tree. It is small, so that a pass is short.
 TREE = "/usr/share/perl5"
 
 IN_SLURM = """set -eux
@@ -50,7 +50,7 @@ class SurvivalTestCase(ClusterTestCase):
         return self.outer(host, self.records()[host]["pid"])
 
     def witnesses(self, hosts=None):
-        """On each host one that reads, and one that imports again and again."""
+        """One per host that reads, and one that imports in a loop."""
         load = Workload(packages=["numpy"], trees=[self.tree])
         importer = ["env", f"PYTHONPATH={MOUNT}{self.tree}", "PYTHONDONTWRITEBYTECODE=1", *load.command(MOUNT)]
         commands = []
@@ -60,7 +60,7 @@ class SurvivalTestCase(ClusterTestCase):
         return Witnesses(commands)
 
     def pass_by(self, witnesses, hosts=None):
-        """Programs that start now get on, too."""
+        """Programs that start now work, too."""
         self.storm("numpy", hosts or self.hosts.names, processes=1)
         self.assertTrue(all(process.poll() is None for process in witnesses.running), "a witness has given up")
 
@@ -104,7 +104,7 @@ class MpiRunSurvival(SurvivalTestCase):
         self.lose_daemon(self.reader())
 
     def test_first_of_the_others(self):
-        """Reader, inner nodes and leaf: of four nodes in a binary tree each is one of them."""
+        """Each of the four nodes in a binary tree: reader, inner nodes and leaf."""
         self.lose_daemon(next(host for host in self.hosts.names if host != self.reader()))
 
     def test_last_of_the_others(self):
@@ -131,7 +131,7 @@ class MpiRunSurvival(SurvivalTestCase):
         self.end()
 
     def test_daemon_that_stands_still(self):
-        """Longer than the deadline, and then it goes on: it is taken in again."""
+        """A pause longer than the deadline: the job takes the node in again."""
         host = next(host for host in self.hosts.names[1:] if host != self.reader())
         others = [name for name in self.hosts.names if name != host]
         with self.witnesses() as witnesses:
@@ -148,7 +148,7 @@ class MpiRunSurvival(SurvivalTestCase):
         self.end()
 
     def test_link(self):
-        """It goes down for longer than the deadline, and comes up."""
+        """The link goes down for longer than the deadline, and comes up."""
         host = next(host for host in self.hosts.names[1:] if host != self.reader())
         others = [name for name in self.hosts.names if name != host]
         with self.witnesses() as witnesses:
@@ -156,7 +156,7 @@ class MpiRunSurvival(SurvivalTestCase):
             try:
                 self.pass_by(witnesses, others)
                 self.pass_by(witnesses, [host])
-                # MPI may give up others besides.
+                # MPI may also give up other links.
                 wait_until(lambda: self.is_lost(host), 20, "its absence")
             finally:
                 self.hosts.ip(self.hosts.pids[host], "link", "set", "eth0", "up")

@@ -99,7 +99,7 @@ class MpiRun(ClusterTestCase):
         self.stop_well("cn2")
 
     def test_key_shows_in_no_command(self):
-        """Neither in those that run, nor in what mpirun had run on the other hosts."""
+        """Neither in running processes, nor in commands that mpirun ran on the other hosts."""
         said = f"{self.hosts.directory}/said"
         self.hosts.write("listening-agent", f'#!/bin/sh\necho "$@" >>{said}\nexec {self.hosts.directory}/agent "$@"\n')
         os.chmod(f"{self.hosts.directory}/listening-agent", 0o755)
@@ -152,7 +152,7 @@ class MpiRun(ClusterTestCase):
         self.stop_well()
 
     def test_epilogue_on_each_host(self):
-        """What a batch system runs on every node at a job's end, without asking the others."""
+        """What a batch system runs on every node at a job's end, without the other nodes."""
         self.launch_well()
         self.kill_daemon("cn2")
         for host in self.hosts.names:
@@ -164,7 +164,7 @@ class MpiRun(ClusterTestCase):
 
 
 class SlowLink(ClusterTestCase):
-    """Coding is far faster than what the hosts send."""
+    """Compression is far faster than the hosts' links."""
 
     count = 2
     rate = "200mbit"
@@ -177,7 +177,7 @@ class SlowLink(ClusterTestCase):
         os.mkdir(cls.tree)
 
     def fabric_after_reading(self, name):
-        """The counters once the other host than the reader has read a file. It must be right."""
+        """The counters after the host that is not the reader has read a file, correctly."""
         host = next(host for host in self.hosts.names if host != self.reader())
         mirrored, original = (self.hosts.check(host, "sha256sum", f"{place}{self.tree}/{name}").split()[0]
                               for place in (MOUNT, ""))
@@ -194,7 +194,7 @@ class SlowLink(ClusterTestCase):
                 file.write(content)
         self.launch_well("--readers", "1", "--compress", "auto")
         coded = self.fabric_after_reading("lines")
-        # Almost half of all but what is read before the speed of the link is known.
+        # Almost half of the bytes, except those sent before the speed of the link is known.
         self.assertGreater(coded["bytes_saved_by_compression"], len(lines) / 5)
         self.assertLess(coded["bytes_sent"], len(lines) * 4 / 5)
         both = self.fabric_after_reading("random")

@@ -1,4 +1,4 @@
-"""Copper in jobs of a real Slurm over four hosts: started by srun, cleared away by the epilogue."""
+"""Copper in jobs of a real Slurm over four hosts: started by srun, cleaned up by the epilogue."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from test_mpirun import MOUNT, ClusterTestCase
 
 JOB_SECONDS_MAX = 180
 
-# The import runs twice on each node. After `stopped` the job stays, for the test to look before the epilogue clears up.
+# The import runs twice on each node. After `stopped`, the job stays, so that the test can look before the epilogue cleans up.
 IMPORT = """set -eux
 cd {directory}
 copper launch --launcher srun --tree {tree}
@@ -52,7 +52,7 @@ class Slurm(SlurmTestCase):
         self.forget_files()
 
     def forget_files(self):
-        """What a job before made."""
+        """Removes the files of an earlier job."""
         for name in os.listdir(self.slurm.directory):
             if name in ("status", "stats", "stopped") or name.startswith("used-"):
                 os.unlink(f"{self.slurm.directory}/{name}")

@@ -70,7 +70,7 @@ class Commands(MountTestCase):
             size = len(file.read())
         found = json.loads(self.copper("stats", "--json", "--top", "1000", "--mount", self.job.mount))["top_paths"]
         by_path = {one["path"]: one for one in found}
-        # Two requests, one of each node: each kernel asks once for what is absent.
+        # Two requests, one per node: each kernel asks once for an absent name.
         self.assertEqual((2, 2), tuple(by_path[f"{self.tree}/absent-0"][key] for key in ("requests", "absent")))
         self.assertEqual((0, size), tuple(by_path[f"{self.tree}/numpy/__init__.py"][key]
                                           for key in ("absent", "bytes_read")))

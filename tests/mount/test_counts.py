@@ -1,4 +1,4 @@
-"""How often the backing filesystem and the daemons are asked: the reason why Copper exists."""
+"""Counts the requests to the backing filesystem and the daemons: the reason why Copper exists."""
 
 import dataclasses
 import os
@@ -30,7 +30,7 @@ class Counts(MountTestCase):
             self.run_program(PYTHON, "-I", "-c", code, job.mirrored(node, self.tree), env=clean_environment())
         after = job.totals()
         self.assertEqual(dict.fromkeys(before["backing"], 0), difference(after["backing"], before["backing"]))
-        # And what is known to be absent is not even asked of the daemon again.
+        # The kernel does not even ask the daemon again for an absent name.
         for node in range(4):
             self.run_program(PYTHON, "-I", "-c", code, job.mirrored(node, self.tree), env=clean_environment())
         self.assertEqual(after["fuse"]["requests"], job.totals()["fuse"]["requests"])
@@ -52,7 +52,7 @@ class Counts(MountTestCase):
 
     @staticmethod
     def requests_of(job, action):
-        """FUSE requests, at least, of one of several times: a kernel may drop pages at any time."""
+        """The least number of FUSE requests of several runs: a kernel may drop pages at any time."""
         seen = [job.totals()["fuse"]["requests"]]
         for _ in range(4):
             action()
@@ -68,8 +68,8 @@ class Counts(MountTestCase):
         # Each file costs a few lookups, an open and some reads; each directory is looked up and listed.
         objects = totals["backing"]["file_opens"] + totals["backing"]["listings"]
         self.assertLess(totals["fuse"]["requests"], 5 * objects)
-        # Before the module that spares isatty() is there, *.pth files of the interpreter may import something from the
-        # mirror. So an import costs what the interpreter's start costs, which is no more than without the module.
+        # *.pth files of the interpreter may import something from the mirror before the module that avoids isatty() is
+        # loaded. So an import costs what the interpreter's start costs, which is no more than without the module.
         start = self.requests_of(job, lambda: start_python(load, job.root(0)))
         self.assertLessEqual(start, self.requests_of(job, lambda: start_python(plain, job.root(0))))
         self.assertEqual(start, self.requests_of(job, lambda: storm(load, [job.root(0)])))
@@ -80,7 +80,7 @@ class Counts(MountTestCase):
         self.check_second_import()
 
     def test_second_import_where_packages_start_with_the_interpreter(self):
-        """As setuptools and others do: by a *.pth file in a directory that Python looks into at its start."""
+        """Like setuptools and others: by a *.pth file in a directory that Python reads at its start."""
         base = self.make_directory()
         done = self.run_program(PYTHON, "-c", "import site; print(site.getusersitepackages())",
                                 env=clean_environment(PYTHONUSERBASE=base))
@@ -91,14 +91,14 @@ class Counts(MountTestCase):
         self.assertGreater(self.check_second_import(PYTHONUSERBASE=base), 10)
 
     def test_walks_are_answered_by_one_reader(self):
-        """find on all nodes: every directory is listed once altogether, and nothing is opened."""
+        """find on all nodes: the job lists every directory once and opens nothing."""
         job = self.launch(nodes=4, trees=[self.tree])
         walks = [subprocess.Popen(["find", job.mirrored(node, self.tree), "-size", "+1000G"]) for node in range(4)]
         self.assertEqual([0] * 4, [walk.wait(timeout=120) for walk in walks])
         directories = sum(1 for _ in os.walk(self.tree))
         backing = job.totals()["backing"]
         self.assertEqual(0, backing["file_opens"])
-        # The tree's parents are listed too: the kernel looks up each of them.
+        # The job also lists the tree's parents: the kernel looks each of them up.
         self.assertLessEqual(directories, backing["listings"])
         self.assertLessEqual(backing["listings"], directories + self.tree.count("/"))
 

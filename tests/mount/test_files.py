@@ -1,4 +1,4 @@
-"""What programs do with files of the mirror: map, execute, lock, try to change them."""
+"""Programs use files of the mirror: map, execute, lock, try to change them."""
 
 import contextlib
 import errno
@@ -46,7 +46,7 @@ class Use(MountTestCase):
             self.assertEqual(self.content, file.read())
 
     def test_mapped_library_stays_cached(self):
-        """Mapping a file again must not drop the pages of those who have it mapped."""
+        """Mapping a file again must not drop the pages of processes that have mapped it."""
         with open(f"{self.root}/data", "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
             digest = hashlib.sha256(mapped).digest()
             before = self.job.totals()["fuse"]["read"]
@@ -127,7 +127,7 @@ class Use(MountTestCase):
                 self.assertEqual("ENOTTY", errno.errorcode[caught.exception.errno])
 
     def test_readers_at_once(self):
-        """Many threads and processes ask for the same, at the same time, for the first time."""
+        """Many threads and processes ask for the same file at the same time, before anybody else has."""
         os.makedirs(f"{self.original}/crowd", exist_ok=True)
         with open(f"{self.original}/crowd/file", "wb") as file:
             file.write(self.content)
@@ -141,13 +141,13 @@ class Use(MountTestCase):
 
 
 class Compression(MountTestCase):
-    """What --compress changes is what travels, never what is read."""
+    """--compress changes the bytes on the network, never the bytes that programs read."""
 
     SIZE = (5 << 20) + 4321
     MIDDLE = (2 << 20) - 100_000
 
     def bytes_sent_for(self, content, compress):
-        """What the fabric sends until both nodes have read a new file, and what it says it saved of that."""
+        """The bytes that the fabric sends until both nodes have read a new file, and those it reports as saved."""
         original = self.make_directory()
         with open(f"{original}/file", "wb") as file:
             file.write(content)
@@ -158,7 +158,7 @@ class Compression(MountTestCase):
                 self.assertEqual(content[self.MIDDLE:self.MIDDLE + 300_000], file.read(300_000))
                 file.seek(0)
                 with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-                    # What comes first reads through the daemon, the other what the kernel has by then.
+                    # The first way reads through the daemon, the second one what the kernel has by then.
                     self.assertEqual(content, file.read() if node == 0 else mapped[:])
                     self.assertEqual(content, mapped[:] if node == 0 else file.read())
         totals = job.totals()
@@ -186,7 +186,7 @@ class Compression(MountTestCase):
 
 
 class Surroundings(MountTestCase):
-    """What must not be walked into."""
+    """Paths that a daemon must not enter."""
 
     def test_kernel_filesystems_are_not_served(self):
         job = self.launch(nodes=2, trees=["/usr/share/doc"])
@@ -198,7 +198,7 @@ class Surroundings(MountTestCase):
                 self.assertEqual([], os.listdir(job.mirrored(1, f"/{name}")))
 
     def test_mirror_in_its_own_tree(self):
-        """The mount point lies in the tree: the way back into it is closed, and nobody waits for himself."""
+        """The mount point lies in the tree: a daemon never enters its own mirror, where it would wait for itself."""
         job = self.prepare(nodes=2)
         os.makedirs(f"{job.directory}/below")
         job.trees = [job.directory]
@@ -211,7 +211,7 @@ class Surroundings(MountTestCase):
                 self.assertEqual(2, done.returncode, done.stdout + done.stderr)
                 self.assertIn("Too many levels of symbolic links", done.stderr)
             self.run_program("timeout", "20", "ls", "-la", job.mirrored(node, f"{job.directory}/below"))
-            # The mount point's neighbours can be listed, with it among them or not.
+            # The directory of the mount point can be listed, with the mount point or without.
             self.assertIn("below", os.listdir(job.mirrored(node, job.directory)))
             found = self.run_program("timeout", "20", "sh", "-c", 'find "$1" || true', "sh",
                                      job.mirrored(node, job.directory)).stdout
@@ -257,7 +257,7 @@ class Change(MountTestCase):
         return content[:1].decode()
 
     def read_again(self, path):
-        """The first opening may find pages of a version that is gone; the next one must not."""
+        """The first open may find pages of an old version; the next one must not."""
         content = self.read(path)
         return self.read(path) if content == "ESTALE" else content
 
@@ -282,7 +282,7 @@ class Change(MountTestCase):
                         while piece := file.read(100_000):
                             content += piece
                 self.assertEqual({ord("a")}, set(content))
-                # Where the old file is gone, whoever opens it again gets the new one.
+                # If the old file is gone, the next open gets the new one.
                 expected = ("a", "b") if replace else ("b",)
                 for node in (1, 0):
                     self.assertIn(self.read_again(job.mirrored(node, f"{self.original}/file")), expected)
@@ -307,7 +307,7 @@ class Change(MountTestCase):
         self.assertIn(caught.exception.errno, (errno.ENOENT, errno.ESTALE))
 
     def test_snapshot_stays(self):
-        """What was read once stays so, whatever happens to the original."""
+        """A file that was read once stays the same, whatever happens to the original."""
         self.write("file", "a")
         job = self.launch(nodes=2, trees=[self.original])
         path = f"{self.original}/file"
@@ -320,7 +320,7 @@ class Change(MountTestCase):
         self.assertEqual(["file"], os.listdir(job.mirrored(0, self.original)))
 
     def test_writer_at_work(self):
-        """A file that is rewritten all the time: each read gives bytes of one version, or an error."""
+        """A file that changes all the time: each read gives bytes of one version, or an error."""
         done = threading.Event()
 
         def rewrite():
@@ -341,7 +341,7 @@ class Change(MountTestCase):
         finally:
             done.set()
             writer.join()
-        # The last job, now that the file is at rest.
+        # Another job, now that nobody writes the file.
         for node in (0, 1):
             path = job.mirrored(node, f"{self.original}/file")
             for _ in range(10):
@@ -352,8 +352,8 @@ class Change(MountTestCase):
 
 
 class ChangeInStream(MountTestCase):
-    """A long file that changes while it streams to a node that is not its reader: the bytes of the version that came first,
-    then ESTALE, for more than is read ahead is still to come; and the new version for who opens it again."""
+    """A long file that changes while it streams to a node that is not its reader: first bytes of the old version, then ESTALE, because
+    more than the read-ahead is still to come. The next open gets the new version."""
 
     SIZE = 64 << 20
     PAGE = 4096
@@ -361,7 +361,7 @@ class ChangeInStream(MountTestCase):
 
     @classmethod
     def content(cls, version, begin, end):
-        """Tells its version and offset everywhere."""
+        """Content that shows its version and offset everywhere."""
         return b"".join(b"%s%15d" % (version, page) * (cls.PAGE // 16) for page in range(begin // cls.PAGE, end // cls.PAGE))
 
     @classmethod
@@ -370,7 +370,7 @@ class ChangeInStream(MountTestCase):
         cls.old = cls.content(b"a", 0, cls.SIZE)
 
     def read(self, path, meanwhile=None):
-        """What the file says, and what it ends with."""
+        """The versions in the file, and how reading it ends."""
         content = bytearray()
         try:
             with open(path, "rb", buffering=0) as file:

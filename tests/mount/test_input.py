@@ -1,4 +1,4 @@
-"""Bad input gets a clear answer: an exit code as documented, and a first line that says it all."""
+"""Bad input gets a clear answer: the documented exit code, and a first line that says everything."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from mounted import MountTestCase
 
 TREE = "/usr/share/doc"
 
-# A /dev without fuse, for the commands that follow; in a mount namespace of their own.
+# Hides /dev/fuse from the commands that follow, in their own mount namespace.
 WITHOUT_DEVICE = """
 mount -t tmpfs none "$1" && for name in null zero random urandom tty; do
     touch "$1/$name" && mount --bind "/dev/$name" "$1/$name"

@@ -1,4 +1,4 @@
-"""More than there is room for: slower, but right."""
+"""More requests than Copper has room for: slower, but right."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ class Overload(MountTestCase):
         return place, backing
 
     def test_more_requests_than_a_daemon_takes(self):
-        """They wait in the kernel, while the backing filesystem hangs; the daemon does not."""
+        """While the backing filesystem hangs, requests wait in the kernel, and the daemon does not hang."""
         place, backing = self.serve_file(1 << 20)
         job = self.launch(nodes=1, trees=[place, TREE])
         file = job.mirrored(0, f"{place}/file")

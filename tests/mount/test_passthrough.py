@@ -1,4 +1,4 @@
-"""Large files that the kernel reads by itself, where it and libfuse can."""
+"""Large files that the kernel reads itself, if it and libfuse can."""
 
 import hashlib
 import mmap
@@ -14,7 +14,7 @@ SIZES = {"small": 5000, "threshold": MIB, "odd": 3 * MIB + 777, "big": 64 * MIB}
 
 
 def reads(job):
-    """How the nodes read large files, as `copper status` says it."""
+    """How the nodes read large files, according to `copper status`."""
     header, *nodes = [line.split() for line in job.status().splitlines()[1:]]
     return {node[header.index("READS")] for node in nodes}
 
@@ -54,7 +54,7 @@ class Passthrough(MountTestCase):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def collect(self, name):
-        """Until nobody asks for the file's bytes any more, though the kernel's pages of it are dropped."""
+        """Reads until no read reaches the daemon any more, although the kernel's pages are dropped."""
         def is_collected():
             self.read(name)
             self.drop_pages(name)
@@ -86,7 +86,7 @@ class Passthrough(MountTestCase):
             self.assertEqual(self.contents["odd"], private[:])
 
     def test_several_openings(self):
-        """Some from before the file is collected, which decides for all of them."""
+        """Some handles date from before the file was collected, which decides for all of them."""
         path = self.path("several", node=1)
         digest = hashlib.sha256(self.contents["odd"]).hexdigest().encode()
         for _ in range(4):
@@ -110,7 +110,7 @@ class Passthrough(MountTestCase):
             self.assertEqual(self.contents["replaced"], self.read("replaced", node))
 
     def test_one_copy(self):
-        """What is collected takes no more of the cache."""
+        """Collected files take no extra room in the cache."""
         self.collect("odd")
         before = self.job.totals()["cache"]["bytes"]
         self.collect("big")
@@ -129,7 +129,7 @@ class Passthrough(MountTestCase):
 
 
 class WithoutPassthrough(MountTestCase):
-    """Wanted where it cannot be: nobody notices."""
+    """--passthrough auto where it is impossible: programs notice nothing."""
 
     def test_other_user_reads_through_the_daemon(self):
         self.need_root()

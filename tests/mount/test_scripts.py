@@ -1,4 +1,4 @@
-"""launch_copper.sh and stop_copper.sh: job scripts written for ALCF Copper 1.0 go on working."""
+"""launch_copper.sh and stop_copper.sh: job scripts for ALCF Copper 1.0 work unchanged."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ class Scripts(MountTestCase):
                        "PBS_JOBID": "42.host", **environment}
         environment = clean_environment(**environment)
         environment["PATH"] = f"{programs}:{environment['PATH']}"
-        # Into files: with -t stdout the daemons keep this output open as long as they run.
+        # Into files: with -t stdout the daemons keep this output open while they run.
         with open(f"{self.job.directory}/output", "w+", encoding="utf-8") as output:
             done = subprocess.run([SCRIPTS / name, *map(str, flags)], env=environment, stdout=output,
                                   stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, timeout=120, check=False)

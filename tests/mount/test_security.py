@@ -1,4 +1,4 @@
-"""What docs/security.md promises: who reaches what, and that the mirror gives nobody more than the original does."""
+"""Checks docs/security.md: who reaches what, and that the mirror gives nobody more rights than the original."""
 
 import errno
 import json
@@ -16,7 +16,7 @@ from mounted import MountTestCase
 
 TREE = "/usr/share/doc"
 
-# Connects to the socket named, asks for the job's status, and prints what comes.
+# Connects to the named socket, asks for the job's status, and prints the answer.
 ASK = """
 import socket, sys
 client = socket.socket(socket.AF_UNIX)
@@ -30,12 +30,12 @@ except PermissionError:
 
 
 def as_user(user, groups, *words):
-    """The words of a command that runs as this user, with the first of the groups as its own."""
+    """The words of a command that runs as this user; the first group is its own."""
     return ["setpriv", f"--reuid={user}", f"--regid={groups[0]}", "--groups", ",".join(map(str, groups)), *words]
 
 
 def read_if_there(path):
-    """A file's bytes. What belongs to other jobs may vanish at any time."""
+    """A file's bytes. Files of other jobs may vanish at any time."""
     try:
         return path.read_bytes() if path.is_file() else b""
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def read_if_there(path):
 
 
 class OtherUsers(MountTestCase):
-    """They reach neither the mount nor the control socket, and find the job's key nowhere."""
+    """Other users reach neither the mount nor the control socket, and find the job's key nowhere."""
 
     def setUp(self):
         self.need_root()
@@ -109,7 +109,7 @@ class OtherUsers(MountTestCase):
         self.assertNotEqual(first, self.key())
 
     def test_daemons_without_the_key_do_not_start(self):
-        """A launcher that does not pass the variable on is found out."""
+        """Daemons notice a launcher that does not pass the variable on."""
         job = self.prepare(nodes=2, trees=[TREE])
         without = f"{job.directory}/bin"
         os.makedirs(without)
@@ -125,7 +125,7 @@ class OtherUsers(MountTestCase):
 
 
 class Traps(MountTestCase):
-    """What other users put in Copper's way before it starts."""
+    """Traps that other users set before Copper starts."""
 
     alone = True  # names in /tmp that other jobs use too
 
@@ -143,7 +143,7 @@ class Traps(MountTestCase):
         return done.stderr
 
     def test_parent_of_the_mount_point_is_theirs(self):
-        """Its owner could rename it once the mirror is there, and put other files in its place."""
+        """The owner of the directory could rename it after the mount and put other files in its place."""
         for missing in (True, False):
             with self.subTest(missing=missing):
                 if not missing:
@@ -175,7 +175,7 @@ class Traps(MountTestCase):
         self.assertEqual("precious\n", pathlib.Path(precious).read_text(encoding="utf-8"))
 
     def test_directory_of_the_users_name_is_theirs(self):
-        """Another one is used, which every command finds, and which is gone in the end."""
+        """Copper uses another directory. Every command finds it, and it is gone in the end."""
         self.run_program(*as_nobody("mkdir", "/tmp/copper-0"))
         self.addCleanup(os.rmdir, "/tmp/copper-0")
         job = self.prepare(nodes=2, trees=[TREE], options=["--deadline", "2"])
@@ -196,7 +196,7 @@ class Traps(MountTestCase):
 
 
 class CleanUpForOthers(MountTestCase):
-    """Root's `copper stop --local`, as in an epilogue, ends what another user's job left, and only that."""
+    """Root's `copper stop --local`, as in an epilogue, removes what another user's job left, and only that."""
 
     alone = True
 
@@ -233,7 +233,8 @@ class CleanUpForOthers(MountTestCase):
 
     def test_job_of_which_all_processes_were_killed(self):
         job = self.launch_as_nobody()
-        # The launcher, which was first, last: its end wakes stopped daemons by SIGHUP and SIGCONT, and they would unmount.
+        # Kill the launcher last, although it was first: its end wakes stopped daemons by SIGHUP and SIGCONT, and they would
+        # unmount.
         kill_all(sorted(job.own_processes(), reverse=True))
         wait_until(lambda: not job.own_processes(), 20, "their end")
         self.assertEqual(2, len(mounts_below(self.directory, self.keeper)))
@@ -265,7 +266,7 @@ class CleanUpForOthers(MountTestCase):
         self.check_nothing_left(job)
 
     def make_instance(self):
-        """An instance's directory of that user, without a record."""
+        """An instance directory of that user, without a record."""
         instance = pathlib.Path(f"/tmp/copper-{NOBODY}/{'0' * 16}")
         self.addCleanup(shutil.rmtree, instance.parent, ignore_errors=True)
         for directory in (instance.parent, instance):
@@ -274,7 +275,7 @@ class CleanUpForOthers(MountTestCase):
         return instance
 
     def test_fifo_in_the_place_of_a_record(self):
-        """Nobody will ever write into it."""
+        """A FIFO that nobody ever writes to."""
         instance = self.make_instance()
         for fifo in (instance / "record.json", instance.parent / "launch-x.json"):
             self.run_program(*as_nobody("mkfifo", fifo))
@@ -303,7 +304,7 @@ class CleanUpForOthers(MountTestCase):
 
 
 class Paths(MountTestCase):
-    """Paths and links lead where the same ones lead on the original, and no further."""
+    """Paths and links lead to the same places as on the original, and no further."""
 
     @classmethod
     def setUpClass(cls):
@@ -327,7 +328,7 @@ class Paths(MountTestCase):
             return error.errno
 
     def test_climbing(self):
-        """`..` above the mount leads to the directory that it is mounted on, like on any filesystem."""
+        """`..` above the mount leads to the directory of the mount point, like on any filesystem."""
         for node in range(2):
             root = self.job.root(node)
             mirror = self.job.mirrored(node, self.original)
@@ -337,7 +338,7 @@ class Paths(MountTestCase):
                          f"{root}/../{os.path.basename(root)}{self.original}/directory/inside"):
                 self.assertEqual(b"directory/inside", self.content(path))
             self.assertEqual(b"../outside", self.content(f"{mirror}/../outside"))
-            # Within the mirror it is the mirror of /etc that is reached, which its user may read anyway.
+            # Within the mirror, the link leads to the mirror of /etc, which the user may read anyway.
             self.assertEqual(self.content("/etc/passwd"), self.content(f"{root}/usr/../etc/passwd"))
             self.assertEqual(self.content(f"{self.original}/directory/inside/../inside"),
                              self.content(f"{mirror}/directory/inside/../inside"))
@@ -352,7 +353,7 @@ class Paths(MountTestCase):
                     self.assertIsInstance(self.content(f"{mirror}/{name}"), bytes)
 
     def test_link_to_the_mount(self):
-        """No daemon walks into a mirror, its own or another's."""
+        """No daemon enters a mirror, its own or another's."""
         os.symlink(self.job.root(0), f"{self.original}/mirror")
         self.addCleanup(os.unlink, f"{self.original}/mirror")
         job = self.launch(nodes=1, trees=[self.original])
@@ -369,7 +370,7 @@ class Paths(MountTestCase):
                 self.assertEqual(self.content(original), self.content(path))
 
 
-# Prints, for each path below the current directory, what a user may do with it.
+# Prints what a user may do with each path below the current directory.
 LOOK = r"""
 import os
 def attempt(what, *words):
@@ -452,7 +453,7 @@ class Rights(MountTestCase):
         return [line for line in lines if not line.startswith(" write")]
 
     def test_what_takes_the_place_of_a_file_or_directory(self):
-        """A user who has seen a name puts something else there that root may read, and that user may not."""
+        """A user replaces a known file by one that root may read, but the user may not."""
         theirs = f"{self.original}/theirs"
         for name in ("x/secrets", "y/secrets"):
             os.makedirs(f"{theirs}/{name}")

@@ -1,5 +1,5 @@
-"""Files that have another size when they are read than when they were listed: all bytes of one version or an error,
-never filled up with NULs, never cut."""
+"""Files whose size changed between listing and read: all bytes of one version or an error, never padded with NULs, never
+cut."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from mounted import MountTestCase
 NODES = 4
 FILES = 15
 MIB = 1 << 20
-# The size that is listed, and the one that the file has then: within a page, over pages, over extents (1 MiB).
+# The listed size and the later one: within a page, over pages, over extents (1 MiB).
 SMALL = ((3000, 4), (4, 3000), (3000, 10_000), (10_000, 3000), (8192, 4096), (4096, 8192), (1, 4096), (4097, 4096))
 LARGE = ((3 * MIB + 777, MIB + 5), (3 * MIB + 777, 700), (2 * MIB, MIB), (MIB + 5, 3 * MIB + 777), (700, 2 * MIB + 3),
          (MIB, 2 * MIB))
@@ -32,7 +32,7 @@ class Sizes(MountTestCase):
         return path
 
     def list_everywhere(self, job):
-        """What `ls -l` does, so that each kernel is told the sizes."""
+        """Does the same as `ls -l`, so that each kernel knows the sizes."""
         for node in range(job.nodes):
             with os.scandir(job.mirrored(node, self.original)) as entries:
                 self.assertEqual(len(self.versions), sum(entry.stat().st_size > 0 for entry in entries))
@@ -41,7 +41,7 @@ class Sizes(MountTestCase):
         return reading.verdict(found, *self.versions[path])
 
     def check_reads(self, job, paths, way):
-        """Reads each file on each node, and once more where that gave an error."""
+        """Reads each file on each node, and again after an error."""
         verdicts, again = [], []
         for path in paths:
             for node in range(job.nodes):
@@ -55,7 +55,7 @@ class Sizes(MountTestCase):
         self.assertEqual({"new"}, set(again) | {"new"}, "not the new version for a new opening")
 
     def check_changed(self, sizes, files, options=()):
-        """All ways to change and to read, in one job: no file is read in two ways."""
+        """All ways to change and to read, in one job. Each file is read in one way."""
         cases = [(how, way) for how in ("rename", "truncate") for way in reading.WAYS]
         paths = {case: [self.add(f"{'-'.join(case)}-{number}", *sizes[number % len(sizes)]) for number in range(files)]
                  for case in cases}
@@ -103,7 +103,7 @@ class Sizes(MountTestCase):
                     self.assertEqual("new", self.judge(reading.read(way, job.mirrored(node, path)), path))
 
     def test_opened_before_it_changed(self):
-        """Who has the file open keeps the version that it was told of, or gets an error."""
+        """A program with the file open keeps its version, or gets an error."""
         for before, after in SMALL + LARGE:
             self.add(f"file-{before}-{after}", before, after)
         time.sleep(0.1)

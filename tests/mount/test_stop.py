@@ -1,4 +1,4 @@
-"""However a job ends, nothing of it is left. (Every test here also ends with the check of what is left.)"""
+"""However a job ends, nothing of it is left. (Every test here also checks that at its end.)"""
 
 import os
 import signal
@@ -60,13 +60,13 @@ class Stop(MountTestCase):
     def test_solo_after_kill_of_all_its_processes(self):
         job = self.launch(nodes=1)
         kill_all(job.own_processes())
-        # ECONNABORTED: the daemon still holds the device for a moment, and dies with the question unanswered.
+        # ECONNABORTED: the daemon still holds the device for a moment, and dies without answering.
         with self.assertRaisesRegex(OSError, "not connected|connection abort"):
             os.stat(f"{job.root(0)}/never asked for")  # what the kernel knows it still tells
         self.check_stopped(job)
 
     def test_local_stop(self):
-        """As a job's epilogue does it: without a launcher, this node only."""
+        """Like a job's epilogue: without a launcher, on this node only."""
         job = self.launch()
         self.kill(job, [1])
         done = job.stop("--local")
@@ -80,7 +80,7 @@ class Stop(MountTestCase):
         self.check_stopped(job)
 
     def test_all_daemons_told_to_end(self):
-        """By a scheduler, say: nothing is left even before `copper stop`."""
+        """For instance by a scheduler: nothing is left even before `copper stop`."""
         job = self.launch()
         self.kill(job, range(4), signal.SIGTERM)
         self.assertEqual([], mounts_below(job.directory))

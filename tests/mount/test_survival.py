@@ -1,4 +1,4 @@
-"""Nothing but speed is lost with a daemon: programs see a pause, never an error."""
+"""Losing a daemon costs only time: programs see a pause, never an error."""
 
 import json
 import mmap
@@ -21,7 +21,7 @@ class Survival(MountTestCase):
         return super().launch(nodes=nodes, trees=list(trees), options=["--deadline", "2"], **options)
 
     def lose(self, job, rank, number=signal.SIGKILL):
-        """Ends the node's daemon; returns once another one serves."""
+        """Kills the node's daemon and waits for its successor."""
         daemon = job.daemons()[rank]
         os.kill(daemon, number)
         wait_until(lambda: daemon not in processes_of(job.directory), 20, "its end")
@@ -45,7 +45,7 @@ class Survival(MountTestCase):
 
     @staticmethod
     def alone(job):
-        """How many nodes successors serve; nobody may answer while they start."""
+        """How many nodes have successors. Possibly nobody answers while they start."""
         done = job.command("status", "--mount", job.mount)
         return done.stdout.count("degraded")
 
@@ -60,7 +60,7 @@ class Survival(MountTestCase):
         self.check_stopped(job)
 
     def test_request_in_flight_is_answered(self):
-        """The backing filesystem hangs while a daemon has taken the request, and is killed."""
+        """A daemon takes a request while the backing filesystem hangs, and is killed."""
         place = self.make_directory()
         size = 3 << 20
         backing = subprocess.Popen([str(build_directory() / "bench" / "bare_file"), place, str(size)])
@@ -140,7 +140,7 @@ class Survival(MountTestCase):
     def test_kill_is_told(self):
         job = self.launch()
         self.lose(job, 1)
-        self.check_told(job, 1, "killed: it left no word")
+        self.check_told(job, 1, "killed without notice")
         self.lose(job, 1)  # a child of the supervisor's
         self.check_told(job, 1, r"killed: signal 9 \(Killed\)")
         self.check_stopped(job)
@@ -150,12 +150,12 @@ class Survival(MountTestCase):
         daemon = job.daemons()[1]
         os.kill(daemon, signal.SIGSTOP)
         wait_until(lambda: job.daemons()[1] not in (daemon, 0), 60, "its replacement")
-        self.check_told(job, 1, "killed by its supervisor: it had said nothing for [0-9]{2} s; "
+        self.check_told(job, 1, "killed by its supervisor: it was silent for [0-9]{2} s; "
                                 "its loop [a-z' ]+, its process was stopped by a signal")
         self.check_stopped(job)
 
     def test_end_that_was_asked_for_is_told(self):
-        """The node that a person ends does not come back; the others know why."""
+        """A node that a person ends does not come back, and the others know why."""
         job = self.launch()
         os.kill(job.daemons()[1], signal.SIGTERM)
         wait_until(lambda: len(job.daemons()) == 1, 20, "its end")
@@ -176,18 +176,18 @@ class Survival(MountTestCase):
         daemon = job.daemons()[1]
         os.kill(daemon, signal.SIGSTOP)
         storm(load, roots)
-        # An interpreter's start may ask for what no kernel can answer, and then has waited for this.
+        # An interpreter's start may make a request that no kernel can answer, and has then waited for this.
         wait_until(lambda: job.daemons()[1] != daemon, 60, "its replacement")
         self.check_stopped(job)
 
     def test_daemon_that_is_lost_again_and_again(self):
-        """Then the mount is given up, cleanly."""
+        """Then the supervisor unmounts cleanly."""
         job = self.launch()
         for _ in range(5):
             self.lose(job, 1)
         os.kill(job.daemons()[1], signal.SIGKILL)
         wait_until(lambda: job.root(1) not in mounts_below(job.directory), 20, "the end of the mount")
-        wait_until(lambda: "is given up" in job.logs(), 20, "the reason in the log")
+        wait_until(lambda: "gave up" in job.logs(), 20, "the reason in the log")
         wait_until(lambda: len(job.daemons()) == 1, 20, "the end of its record")  # which follows the mount's
         os.listdir(job.mirrored(0, TREE))
         self.check_stopped(job)
@@ -219,7 +219,7 @@ class Survival(MountTestCase):
         self.check_stopped(job)
 
     def test_launcher_ends_its_processes(self):
-        """Mirrors that are in use stay; then they end by themselves."""
+        """Mirrors stay while they are in use, and then end."""
         job = self.launch()
         with Witnesses([witness(job.root(1), TREE)]) as witnesses:
             os.kill(self.launcher(job), signal.SIGTERM)
@@ -233,7 +233,7 @@ class Survival(MountTestCase):
         self.check_stopped(job)
 
     def test_supervisor_is_killed(self):
-        """The daemon goes on without; the mount ends with it."""
+        """The daemon goes on without a supervisor, and its end ends the mount."""
         job = self.launch()
         records = [json.loads(path.read_text()) for path in pathlib.Path("/tmp").glob("copper-[0-9]*/*/record.json")]
         os.kill(next(one["supervisor"] for one in records if one["mount"] == job.root(1)), signal.SIGKILL)

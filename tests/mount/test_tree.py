@@ -1,4 +1,4 @@
-"""A tree with everything in it, compared with its mirrors entry by entry and byte by byte."""
+"""Compares a tree with everything in it with its mirrors, entry by entry and byte by byte."""
 
 import ctypes
 import os
@@ -88,7 +88,7 @@ class Identity(MountTestCase):
             os.stat(f"{root}/loop")
 
     def test_links_by_another_name_of_the_tree(self):
-        """Sites have aliases: /soft -> /lus/soft. What leads through one into the tree stays in the mirror."""
+        """Sites have aliases: /soft -> /lus/soft. A link through an alias into the tree stays in the mirror."""
         directory = self.make_directory()
         tree_root, alias = f"{directory}/lustre/soft", f"{directory}/soft"
         os.makedirs(f"{tree_root}/lib")
@@ -116,7 +116,7 @@ class Identity(MountTestCase):
         self.assertEqual(255, os.statvfs(root).f_namemax)
 
     def test_directory_positions(self):
-        """telldir and seekdir: a listing can be taken up where it was left."""
+        """telldir and seekdir: a listing can continue where it stopped."""
         libc = ctypes.CDLL(None, use_errno=True)
         libc.opendir.restype = ctypes.c_void_p
         libc.readdir.restype = ctypes.c_void_p
@@ -153,7 +153,7 @@ class RawLinks(MountTestCase):
 
 
 class OtherUser(MountTestCase):
-    """Who may not read the original may not read the mirror, and the other way round."""
+    """A user may read the mirror exactly if the user may read the original."""
 
     def setUp(self):
         self.need_root()

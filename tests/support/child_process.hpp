@@ -1,5 +1,4 @@
-// Runs a part of a test in a process of its own, so that what it does to the process (user, mounts) ends with
-// it.
+// Runs a part of a test in its own process, so that changes to the process (user, mounts) end with it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +14,8 @@
 
 namespace copper::test {
 
-// `part` returns why it cannot run here, or nothing. It must start no threads. The reason is handed on;
-// failures in it are failures of the test.
+// `part` returns the reason why it cannot run here, or nothing; this function returns the same. Failures in
+// `part` are failures of the test. REQUIRES: `part` starts no threads.
 template <typename Part>
 std::optional<std::string> run_in_child(Part part) {
     int pipe[2];

@@ -13,13 +13,13 @@
 
 namespace copper::test {
 
-// A test that cannot run here is skipped; where CI=true it fails.
+// With CI=true, a test that cannot run here fails instead of being skipped.
 inline bool must_not_skip() {
     const char* ci = std::getenv("CI");  // NOLINT(concurrency-mt-unsafe)
     return ci != nullptr && std::string(ci) == "true";
 }
 
-// From now on this process's mounts are its own, and end with it. Returns why that cannot be.
+// Gives this process its own mounts, which end with it. Returns the reason if that is impossible.
 inline std::optional<std::string> leave_mount_namespace() {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
         return "no right to mount";
@@ -27,7 +27,8 @@ inline std::optional<std::string> leave_mount_namespace() {
     return std::nullopt;
 }
 
-// Mounts it at `directory`/coarse, in this process's own mount namespace. Returns why that cannot be.
+// Mounts the filesystem at `directory`/coarse, in this process's own mount namespace. Returns the reason if
+// that is impossible.
 inline std::optional<std::string> mount_coarse_filesystem(const TemporaryDirectory& directory) {
     if (auto reason = leave_mount_namespace()) {
         return reason;

@@ -4,8 +4,8 @@
         os.stat(job.mirrored(2, "/usr/lib/python3"))
         print(job.totals()["backing"])
 
-Everything of a job lives in a private directory: mounts, logs, whatever a test wants to put there. Processes and
-mounts are recognised by that directory, so that nothing else on the machine is ever touched.
+A private directory holds everything of a job: mounts, logs, files of the test. The directory's name identifies the job's
+processes and mounts, so nothing else on the machine is ever touched.
 """
 
 import json
@@ -87,7 +87,7 @@ def processes_of(text):
 
 
 def kill_all(processes):
-    """SIGKILL for processes of which some would replace others: none of them lives to see another's end."""
+    """Kills processes that would replace each other: stops all of them before the first one dies."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in processes:
             try:
@@ -97,7 +97,7 @@ def kill_all(processes):
 
 
 def key_of_job(processes):
-    """The key (bytes) that the launcher among these processes has in its environment; nobody else has it there."""
+    """The key (bytes) in the environment of the launcher among these processes. No other process has it there."""
     name = b"COPPER_JOB_KEY="
     found = set()
     for pid in processes:
@@ -106,7 +106,7 @@ def key_of_job(processes):
         except OSError:
             continue
         found |= {variable.removeprefix(name) for variable in variables if variable.startswith(name)}
-    found.discard(b"-" * 64)  # what the daemons leave of it
+    found.discard(b"-" * 64)  # the daemons overwrite it with this
     if len(found) != 1:
         raise CopperError(f"{len(found)} keys in the environment of the processes {sorted(processes)}")
     return found.pop()
@@ -122,13 +122,13 @@ def command_lines():
 
 
 def nodes_of(status):
-    """What `copper status` says of each node, by the names of its columns."""
+    """The output of `copper status` for each node, by column."""
     names, *rows = (line.split() for line in status.splitlines()[1:])
     return [dict(zip(names, row)) for row in rows]
 
 
 def wait_until(condition, seconds, what):
-    """Looks until condition() is true; there is nothing to be woken by for what other processes do."""
+    """Polls until condition() is true: nothing wakes a test when another process acts."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -137,7 +137,7 @@ def wait_until(condition, seconds, what):
 
 
 def clean_environment(**more):
-    """This process's environment without what would steer Python or Copper elsewhere."""
+    """This process's environment without variables that change the behaviour of Python or Copper."""
     steering = ("PYTHON", "COPPER_", "LD_", "PBS_", "SLURM_", "FLUX_", "VIRTUAL_ENV", "CONDA_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
     environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -149,7 +149,7 @@ NOBODY = 65534
 
 
 def as_nobody(*more):
-    """What goes in front of a command that another user than root shall run."""
+    """The prefix of a command that makes it run as a user other than root."""
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more]
 
 
@@ -157,13 +157,13 @@ DOCUMENTS = "/usr/share/doc"
 
 
 def a_document():
-    """A file in a directory of DOCUMENTS. Which ones there are depends on the packages of the machine."""
+    """A file in a directory of DOCUMENTS. Which files exist depends on the machine's packages."""
     return next(str(path) for path in sorted(pathlib.Path(DOCUMENTS).glob("*/*"))
                 if path.is_file() and not path.is_symlink() and path.stat().st_size > 10)
 
 
 class Copper:
-    """A job of `nodes` daemons on this machine. A context manager: what it started ends with the block."""
+    """A job of `nodes` daemons on this machine. A context manager: stops the job at the end of the block."""
 
     def __init__(self, nodes=1, trees=(), options=(), environment=None, prefix=(), directory=None, mounted_for="self"):
         self.nodes = nodes
@@ -196,7 +196,7 @@ class Copper:
 
     @property
     def mount(self):
-        """What --mount gets; node r's mirror is at mount.r."""
+        """The argument of --mount; node r's mirror is at mount.r."""
         return f"{self.directory}/m"
 
     def root(self, node):
@@ -239,7 +239,7 @@ class Copper:
         return done.stdout
 
     def other_than_reader(self):
-        """A node that never reads the backing filesystem while all is well."""
+        """A node that does not read the backing filesystem unless something fails."""
         return next(int(node["RANK"]) for node in nodes_of(self.status()) if node["READER"] == "no")
 
     def totals(self):
@@ -258,21 +258,21 @@ class Copper:
         return [found[rank] for rank in sorted(found)]
 
     def logs(self):
-        """What the daemons logged, for the message of a failed test."""
+        """The daemons' logs, for the message of a failed test."""
         text = ""
         for log in sorted(pathlib.Path(self.directory).glob("logs/**/*.log")):
             text += f"--- {log}\n{log.read_text(errors='replace')[-4000:]}"
         return text
 
     def own_processes(self):
-        """Of the job, {pid: words}. Not what a test itself runs there."""
+        """The job's processes, {pid: words}, without those of the test."""
         def own():
-            # A launcher's command line names the daemon's program.
+            # A launcher's command line contains the daemon's program.
             return {pid: words for pid, words in processes_of(self.directory).items()
                     if any(os.path.basename(word) in ("copper", "copperd") for word in words)}
         found = own()
         if found and all(os.path.basename(words[0]) not in ("copper", "copperd") for words in found.values()):
-            # The daemons have ended; a launcher is now and then seen in its last moment.
+            # The daemons have ended, but a launcher may still be ending.
             deadline = time.monotonic() + 2
             while found and time.monotonic() < deadline:
                 time.sleep(0.02)
@@ -280,7 +280,7 @@ class Copper:
         return found
 
     def leftovers(self):
-        """What is there of a job that has been stopped, in words."""
+        """What a stopped job has left, in words."""
         mounts = mounts_below(self.directory, self.mounted_for)
         found = [f"mounted: {point}" for point in mounts]
         found += [f"running: {pid} {' '.join(words)}" for pid, words in self.own_processes().items()]
@@ -296,7 +296,7 @@ class Copper:
         return found
 
     def close(self):
-        """Stops the job by all means. Returns what `copper stop` had left behind."""
+        """Stops the job, by force if needed. Returns what `copper stop` left behind."""
         if self.directory is None:
             return []
         found = []
@@ -311,7 +311,7 @@ class Copper:
         kill_all(processes_of(self.directory))
         for point in mounts_below(self.directory):
             subprocess.run(["umount", "-l", point], check=False)
-        # Only once nothing is mounted there: a mirror must never be walked into to be removed.
+        # Only if nothing is mounted there: removing must never enter a mirror.
         if self.given_directory is None and not mounts_below(self.directory):
             make_removable(self.directory)
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -320,7 +320,7 @@ class Copper:
 
 
 def make_removable(directory):
-    """Gives the owner back the rights to remove what tests have made unreadable."""
+    """Restores the owner's rights, so that files that tests made unreadable can be removed."""
     if os.geteuid() == 0:
         return
     for path, names, _ in os.walk(directory):
@@ -330,7 +330,7 @@ def make_removable(directory):
 
 
 def handle_termination():
-    """SIGTERM ends the program like Ctrl-C does: through the blocks that clean up."""
+    """Makes SIGTERM end the program like Ctrl-C: `with` and `finally` blocks clean up."""
     def leave(number, frame):
         sys.exit(128 + number)
     signal.signal(signal.SIGTERM, leave)

@@ -1,4 +1,4 @@
-// A FUSE filesystem that shows a directory, and on demand fails, or stamps its files by a clock of its own.
+// A FUSE filesystem that shows a directory, and on demand fails, or stamps its files with a clock of its own.
 #pragma once
 
 #define FUSE_USE_VERSION 31
@@ -19,8 +19,7 @@
 
 namespace copper::test {
 
-// Serves from a thread of its own, from construction to destruction. REQUIRED: a mount namespace of one's
-// own.
+// Serves in its own thread during its whole life. REQUIRES: the process's own mount namespace.
 class FaultyFilesystem {
   public:
     struct Faults {

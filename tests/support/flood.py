@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Many processes that do the same thing at the same moment: flood.py COUNT getxattr|read ...
+"""Many processes that do the same at the same moment: flood.py COUNT getxattr|read ...
 
 getxattr FILE...: an attribute that the file does not have. read SHA256 FILE...: all bytes of it, which must have this
-checksum. Each process takes one of the files in turn. Prints how many found it so. The flood begins when a line comes
-on standard input.
+checksum. Each process takes one of the files in turn. Prints how many processes succeeded. A line on
+standard input starts the flood.
 """
 
 import errno

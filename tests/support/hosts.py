@@ -3,13 +3,13 @@
     with Hosts(4) as hosts:
         hosts.run("cn1", "hostname")
 
-The hosts are cn0, cn1, ... on a network of their own, joined by a bridge in a network namespace of its own: nothing
-shows in this machine's network. They share one process namespace, as its first process dies, so do all others,
-the network and the mounts: nothing is left behind in any way out. Needs root.
+The hosts are cn0, cn1, ... on a network of their own, joined by a bridge in another network namespace, so the
+machine's network does not change. They share one process namespace. When its first process dies, the kernel ends all its processes,
+the network and the mounts, so nothing is left in any case. Needs root.
 
     Hosts(2, rate="1gbit")
 
-Nobody sends faster than that, in the words of tc(8).
+limits the speed of each host (units of tc(8)).
 """
 
 import os
@@ -24,7 +24,7 @@ from copper import CopperError, copper_program, daemon_program, wait_until
 NETWORK = "10.77.0"
 COMMAND_SECONDS_MAX = 180
 
-# What mpirun calls instead of ssh: AGENT HOST WORD ..., the words being joined for a shell, as ssh does.
+# mpirun calls this instead of ssh: AGENT HOST WORD ... Joins the words for a shell, like ssh.
 AGENT = """#!/bin/sh
 host=$1
 shift
@@ -35,11 +35,11 @@ fi
 exec nsenter -t "$pid" -m -u -n -- /bin/sh -c "$*"
 """
 
-# A child of the first process that dies is reaped by the kernel: nobody asks for it. (dash does not pass on an
-# ignored SIGCHLD.)
+# The kernel reaps dead children of the first process, because it ignores SIGCHLD. (dash does not pass on an ignored
+# SIGCHLD.)
 FIRST_PROCESS = "exec env --ignore-signal=CHLD sleep infinity"
 
-# Mirrors of this machine that show in the new mount namespace would live as long as the hosts.
+# Otherwise the new mount namespace would keep this machine's mirrors alive.
 FORGET_MIRRORS = "awk '/ - fuse.copper /{print $5}' /proc/self/mountinfo | xargs -r umount -l"
 
 
@@ -74,7 +74,7 @@ class Hosts:
         self.close()
 
     def make(self):
-        # Not in /tmp: each host has its own. This is what they share, besides the system.
+        # Not in /tmp, because each host has its own. The hosts share this directory and the system.
         self.directory = tempfile.mkdtemp(prefix="copper-hosts-", dir="/var/tmp")
         os.chmod(self.directory, 0o755)
         os.mkdir(f"{self.directory}/pids")
@@ -123,7 +123,7 @@ class Hosts:
 
     @staticmethod
     def child_of(pid, name):
-        """The child of this process, once it has become the program `name`."""
+        """Waits until the child of this process runs the program `name`."""
         found = []
 
         def look():
@@ -136,7 +136,7 @@ class Hosts:
 
     @staticmethod
     def ip(pid, *words):
-        # Only the network is entered: "netns PID" is looked up in this machine's /proc.
+        # Enter only the network: "netns PID" looks into this machine's /proc.
         subprocess.run(["nsenter", "-t", str(pid), "-n", "ip", *words], check=True)
 
     def write(self, name, text):
@@ -150,7 +150,7 @@ class Hosts:
     def environment(self):
         environment = {"PATH": f"{self.directory}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                        "HOME": self.directory, "USER": "root", "LC_ALL": "C"}
-        # On such a host ssh would be found, too: only TCP between the hosts, started by our agent.
+        # Use our agent, although these hosts have ssh, and only TCP between the hosts.
         environment["COPPER_LAUNCHER_ARGS"] = (
             f"--mca plm_rsh_agent {self.directory}/agent --mca btl tcp,self --mca btl_tcp_if_include eth0 "
             "--mca oob_tcp_if_include eth0")

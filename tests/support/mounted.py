@@ -1,4 +1,4 @@
-"""The base of tests that mount: skips where that cannot be, and lets no test leave anything behind."""
+"""The base of tests that mount: skips them if mounting is impossible, and fails tests that leave something behind."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ class MountTestCase(unittest.TestCase):
 
     @classmethod
     def make_directory(cls, owner=None):
-        """A private directory that is gone after the class (or the test, if made through an instance)."""
+        """A private directory, removed after the class (or after the test, if made through an instance)."""
         directory = tempfile.mkdtemp(prefix="copper-test-", dir="/tmp")
         os.chmod(directory, 0o755)
         if owner is not None:
@@ -43,7 +43,7 @@ class MountTestCase(unittest.TestCase):
             raise CopperError("; ".join(leftovers))
 
     def prepare(self, **options):
-        """A job that is not launched yet, and stopped at the end of the test. Leftovers are failures."""
+        """A job, not launched yet. Stops at the end of the test, which fails if the job left something."""
         job = Copper(**options).open()
         self.addCleanup(self.check_closed, job)
         return job
@@ -58,7 +58,7 @@ class MountTestCase(unittest.TestCase):
             self.skipTest("needs root")
 
     def device_for_everybody(self):
-        """A process in a mount namespace where /dev/fuse has its usual rights, which not every machine gives it."""
+        """A process in a mount namespace where /dev/fuse has its usual mode, unlike on some machines."""
         place = self.make_directory()
         script = (f'mknod -m 666 "{place}/fuse" c 10 229 && mount --bind "{place}/fuse" /dev/fuse && echo ready && '
                   'exec sleep infinity')
@@ -71,7 +71,7 @@ class MountTestCase(unittest.TestCase):
         return keeper.pid
 
     def run_program(self, *words, **options):
-        """A program with its output; `expected` is its exit code (0)."""
+        """Runs a program and returns its output; `expected` is its exit code (0)."""
         expected = options.pop("expected", 0)
         done = subprocess.run([os.fspath(word) for word in words], capture_output=True, timeout=120,
                               stdin=subprocess.DEVNULL, check=False, **options)

@@ -1,4 +1,4 @@
-"""The ways in which a program reads a file, and what it got: all bytes of one version, or an error."""
+"""The ways in which programs read files, with their results: all bytes of one version, or an error."""
 
 import errno
 import mmap
@@ -6,16 +6,16 @@ import os
 import signal
 
 PIECE = 64 << 10
-BLOCK = 4096  # what O_DIRECT reads begin and end at
+BLOCK = 4096  # alignment of O_DIRECT reads
 
 
 def content(version, size):
-    """Tells its version and its offset everywhere, and has no NULs. `version` is one letter."""
+    """Content that shows its version and offset everywhere, without NULs. `version` is one letter."""
     return b"".join(b"%s%14d\n" % (version.encode(), record) for record in range(size // 16 + 1))[:size]
 
 
 def until_end(read):
-    """All that read() gives, one after the other."""
+    """All bytes, by successive read() calls."""
     whole = b""
     while piece := read():
         whole += piece
@@ -27,7 +27,7 @@ def sequential(file):
 
 
 def positioned(file):
-    """By the size that the file says it has, the last part first."""
+    """Reads by the file's stat size, the last part first."""
     size = os.fstat(file).st_size
     middle = size // 2
     end = os.pread(file, size - middle, middle)
@@ -63,7 +63,7 @@ def read_in_child(way, path, to):
 
 
 class Reader:
-    """A process that reads a file: a mapping that cannot be filled ends it."""
+    """A process that reads a file. (A failing mapping kills it.)"""
 
     def __init__(self, way, path):
         self.pipe, to = os.pipe()
@@ -92,7 +92,7 @@ def read(way, path):
 
 
 def change(path, new, how):
-    """The file is another one under the same name, or the same one with other bytes."""
+    """Replaces the file under its name, or rewrites it in place."""
     if how == "rename":
         with open(f"{path}.new", "xb") as file:
             file.write(new)
@@ -107,7 +107,7 @@ ERRORS = ("ESTALE", "SIGBUS")
 
 
 def verdict(found, old, new):
-    """What a reader got, in a word: "old", "new", an error that is allowed, or what is wrong."""
+    """A reader's result in a word: "old", "new", an allowed error, or what is wrong."""
     if found == old:
         return "old"
     if found == new:

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Runs the test classes named on the command line (module.Class) for CTest: exit code 77 if all were skipped.
 
-Tests that lack a right or a device are skipped with the reason. Not so for CI=true: there a skipped test is a failure.
-Classes with `alone = True`, which end whatever a user has on the machine, get processes, mounts and a /tmp of their own.
+Tests that lack a right or a device are skipped, with the reason. With CI=true, a skipped test is a failure. Classes with
+`alone = True` end everything that a user runs on the machine, so they get their own processes, mounts and /tmp.
 """
 
 import os
@@ -20,8 +20,8 @@ from hosts import FORGET_MIRRORS
 
 SKIPPED = 77
 
-# Run by the first process of the new namespaces, with the directories to keep and then the command. As long as it waits
-# for the command it also reaps what daemons leave to it.
+# The first process of the new namespaces runs this, with the directories to keep and then the command. While it waits for the
+# command, it also reaps orphaned processes of daemons.
 HIDE_OTHERS = f"""
 set -e
 {FORGET_MIRRORS}
@@ -39,7 +39,7 @@ exit $?
 
 
 class TimedResult(unittest.TextTestResult):
-    """Says how long each test took."""
+    """Prints how long each test took."""
 
     def startTest(self, test):
         self.started = time.monotonic()
@@ -63,7 +63,7 @@ def main():
         os.execvp("unshare", ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c",
                               HIDE_OTHERS, "sh", str(REPOSITORY), str(build_directory()), sys.executable, *sys.argv])
     result = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult).run(suite)
-    # Of a class that is skipped as a whole no test counts as run.
+    # A class that is skipped as a whole counts no test as run.
     if not result.wasSuccessful() or (result.testsRun == 0 and not result.skipped):
         return 1
     if result.skipped and os.environ.get("CI") == "true":

@@ -5,7 +5,7 @@
         slurm.start()
         job = slurm.submit("srun hostname", nodes=4)
 
-All its files are in the hosts' own /run or in their shared directory, and its processes end with the hosts: there is
+All its files are in the hosts' own /run or in their shared directory, and its processes end with the hosts. There is
 nothing else to undo.
 """
 
@@ -20,7 +20,7 @@ from copper import REPOSITORY, CopperError, wait_until
 SECONDS_MAX = 60
 LOOK_SECONDS = 0.2
 
-# This machine's cgroups are none of a host's business. KillWait is what scancel waits before SIGKILL.
+# Hosts must not touch this machine's cgroups. KillWait: how long scancel waits before SIGKILL.
 CONFIGURATION = """
 ClusterName=copper
 SlurmctldHost={first}
@@ -64,7 +64,7 @@ class Slurm:
         self.hosts = hosts
         self.cpus = cpus
         self.directory = f"{hosts.directory}/slurm"
-        # As COPPER_LAUNCHER_ARGS do for mpirun: only TCP between the hosts.
+        # Only TCP between the hosts, as COPPER_LAUNCHER_ARGS says for mpirun.
         self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": "",
                             "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "eth0"}
 
@@ -81,7 +81,7 @@ class Slurm:
         for host in self.hosts.names:
             self.start_munge(host)
         try:
-            # Each returns once it runs in the background.
+            # Each daemon returns once it runs in the background.
             self.hosts.check(self.hosts.names[0], "slurmctld", **self.environment)
             for host in self.hosts.names:
                 self.hosts.check(host, "slurmd", **self.environment)
@@ -93,19 +93,19 @@ class Slurm:
         pathlib.Path(self.directory, name).write_text(text, encoding="utf-8")
 
     def install_epilogue(self):
-        """Where `cmake --install` puts it, seen from the hosts' bin."""
+        """Its path after `cmake --install`, relative to the hosts' bin."""
         self.epilogue = f"{self.hosts.directory}/libexec/copper/epilogue"
         shutil.copytree(REPOSITORY / "tools" / "job" / "epilogue", self.epilogue)
 
     def start_munge(self, host):
-        # Not in /run itself: munge insists on directories that only its user writes to.
+        # Not in /run itself: munge requires directories that only its user can write to.
         self.hosts.check(host, "sh", "-ec", f"mkdir -m 755 -p /run/munge /run/slurmd; exec munged --force "
                          f"--key-file={self.directory}/munge.key --seed-file=/run/munge/seed "
                          "--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid "
                          "--log-file=/run/munge/munged.log")
 
     def submit(self, script, nodes):
-        """Starts a job; returns its number. What it prints gets into its output()."""
+        """Starts a job and returns its number. output() returns what the job prints."""
         self.write("job.sh", f"#!/bin/bash\n{script}")
         return self.hosts.check(self.hosts.names[0], "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks-per-node=2",
                                 f"--output={self.directory}/job-%j.out", f"{self.directory}/job.sh",
@@ -134,7 +134,7 @@ class Slurm:
         return dict(line.split() for line in self.ask("sinfo", "-h", "-N", "-o", "%N %T").stdout.splitlines())
 
     def ask(self, *words):
-        """Asks the controller, which may not run yet. Not at once: loops leave the processors to the job."""
+        """Asks the controller, which may not run yet. Sleeps first, so that polling leaves the processors to the job."""
         time.sleep(LOOK_SECONDS)
         return self.hosts.run(self.hosts.names[0], *words, **self.environment)
 

@@ -1,4 +1,4 @@
-// A directory that goes away with the test, whatever the test did.
+// A directory that is removed after the test, whatever the test did.
 #pragma once
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 namespace copper::test {
 
-// Writes `content` to `path`, replacing what was there in place.
+// Writes `content` to `path`, in place if the file exists.
 inline void write_file(const std::string& path, std::string_view content) {
     const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!file) {

@@ -1,17 +1,17 @@
-"""A directory tree with everything that a filesystem may hold, and how to compare it with its mirror."""
+"""Makes a directory tree with everything that a filesystem can hold, and compares it with its mirror."""
 
 import os
 import socket
 import stat
 import subprocess
 
-# Sizes around what Copper reads and sends at once (1 MiB), around pages, and around nothing.
+# Sizes around an extent (1 MiB), around pages, and around nothing.
 SIZES = (0, 1, 4095, 4096, 4097, 65_535, 131_073, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, (3 << 20) + 4321)
-HUGE_DIRECTORY = 9_000  # more than Copper asks attributes of at once (8,192)
+HUGE_DIRECTORY = 9_000  # more entries than a Listing may have (8,192)
 
 
 def pattern(size, seed):
-    """`size` bytes in which each place can be told from others."""
+    """`size` bytes that differ from place to place."""
     block = b"".join(((seed * 1_000_003 + i) & 0xFFFFFFFF).to_bytes(4, "little") for i in range(4099))
     return (block * (size // len(block) + 1))[:size]
 
@@ -110,21 +110,21 @@ def build(root):
 
 
 def attributes(entry):
-    """What stat(2) tells, but for what a mirror cannot keep (device number) or must not (access time)."""
+    """The result of stat(2) without the device number, which a mirror cannot keep, and the access time, which it must not."""
     return {name: getattr(entry, name) for name in (
         "st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino", "st_rdev",
         "st_blocks", "st_blksize")}
 
 
 def list_names(directory):
-    """Names with the types and inode numbers that the directory itself tells."""
+    """Names with the types and inode numbers from the directory itself."""
     with os.scandir(directory) as entries:
         return {entry.name: (entry.inode(), entry.is_dir(follow_symlinks=False), entry.is_symlink(),
                              entry.is_file(follow_symlinks=False)) for entry in entries}
 
 
 class Comparison:
-    """Walks an original and its mirror side by side; `differences` says what is not the same."""
+    """Walks an original and its mirror side by side and collects the `differences`."""
 
     def __init__(self, mount, tree, rewritten_links):
         self.mount = os.fsencode(mount)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""A program that uses a mirror all the time and misses nothing: each system call that fails, each byte that differs from
-the original, the longest time that one call took. It says when it begins. It ends at the end of its standard input, with
-one line of JSON.
+"""A program that uses a mirror all the time and records each failed system call, each byte that differs from the original, and
+the longest time of a call. It prints a line when it begins. At the end of its standard input it prints one line of JSON, and
+ends.
 
     witness.py ROOT TREE        ROOT + TREE mirrors TREE
 """

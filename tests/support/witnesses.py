@@ -1,4 +1,4 @@
-"""Programs at work on the mirrors of a job while it loses things, and what they saw."""
+"""Programs that use the mirrors of a job while parts of the job fail, and what they saw."""
 
 import json
 import pathlib
@@ -8,8 +8,8 @@ WITNESS = str(pathlib.Path(__file__).resolve().parent / "witness.py")
 
 
 class Witnesses:
-    """As a context: they run from its beginning to its end, and `seen` has what each of them says. Each prints a line when
-    it begins, and one with what it saw."""
+    """A context: the programs run from its beginning to its end, and `seen` has their results. Each program prints a line when
+    it begins, and one with its result."""
 
     def __init__(self, commands):
         self.commands = commands
@@ -20,7 +20,7 @@ class Witnesses:
         for command in self.commands:
             self.running.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                                  cwd="/"))
-        for process in self.running:  # a busy machine takes its time to start them
+        for process in self.running:  # a busy machine is slow to start them
             process.stdout.readline()
         return self
 
@@ -34,7 +34,7 @@ class Witnesses:
                 self.seen.append(json.loads(text))
 
     def problems(self):
-        """What must not be: failed calls and wrong bytes, in words."""
+        """Failed calls and wrong bytes, in words."""
         found = [text for one in self.seen for text in one["failed"] + one["wrong"]]
         if len(self.seen) != len(self.commands):
             found.append(f"{len(self.commands) - len(self.seen)} witnesses did not live to tell")

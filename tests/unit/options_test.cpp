@@ -140,7 +140,7 @@ TEST_F(OptionsTest, CachesOfOneMachineShareItsMemory) {
     const auto megabytes = [](std::uint64_t bytes) { return std::to_string(bytes >> 20) + "M"; };
     EXPECT_EQ(check_cache_bytes(options, 5).error(),
               "--cache-bytes: 5 caches of " + megabytes(memory / 4) +
-                  " do not fit into the memory that there is (" + megabytes(memory) + "): give at most " +
+                  " do not fit into this machine's memory (" + megabytes(memory) + "): give at most " +
                   megabytes(memory / 5) + ", or leave the option out for " +
                   megabytes(default_cache_bytes(5)));
 }

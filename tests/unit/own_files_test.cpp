@@ -107,7 +107,7 @@ TEST_F(OwnFiles, DirectoriesOfOthers) {
     ASSERT_EQ(::chown((base_ + "/sticky/theirs").c_str(), nobody, nobody), 0);
     for (const char* name : {"sticky/theirs", "sticky/theirs/ours"}) {
         EXPECT_EQ(why_others_can_exchange(base_ + "/" + name),
-                  base_ + "/sticky/theirs: belongs to user 65534, who could put something else in its place");
+                  base_ + "/sticky/theirs: belongs to user 65534, who could replace it");
     }
 }
 

@@ -124,8 +124,8 @@ TEST_F(SupervisorTest, ASuccessorIsToldWhyItsPredecessorEnded) {
                   ::pause();
               }),
               "killed: signal 10 (User defined signal 1)");
-    EXPECT_EQ(why_lost([] { std::exit(7); }), "ended by itself: exit status 7");
-    EXPECT_EQ(why_lost([] {}), "killed: it left no word (SIGKILL, as of the kernel for lack of memory)");
+    EXPECT_EQ(why_lost([] { std::exit(7); }), "exited with status 7");
+    EXPECT_EQ(why_lost([] {}), "killed without notice (SIGKILL, perhaps by the kernel for lack of memory)");
 }
 
 TEST_F(SupervisorTest, ADaemonThatIsLostAfterItsUnmountLeavesNothing) {

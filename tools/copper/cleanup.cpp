@@ -31,11 +31,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For a daemon to unmount and end by itself once it has been told to.
+// For a daemon to unmount and exit after it was told to.
 constexpr milliseconds daemon_patience{5000};
 constexpr milliseconds launcher_patience{5000};
 constexpr milliseconds unmount_patience{10000};
-// For the clean-up of one user by root.
+// For root's clean-up of one user.
 constexpr milliseconds user_patience{60000};
 
 std::optional<uid_t> user_in(const std::string& options) {
@@ -59,9 +59,9 @@ bool is_of_other_job(const CleanScope& scope, const std::string& batch_job) {
     return scope.batch_job && !batch_job.empty() && batch_job != *scope.batch_job;
 }
 
-// Ends the connection to the daemon: one that serves this mount without having left a record, and processes
-// that wait for it, get an error at once. Best effort: needs fusectl, and does no more than unmounting does
-// anyway.
+// Ends the kernel's connection to the daemon. A daemon without a record that serves this mount, and processes
+// that wait for it, then get an error at once. Best effort: it needs fusectl, and does nothing that
+// unmounting would not do.
 void abort_connection(const CopperMount& mount) {
     std::ofstream("/sys/fs/fuse/connections/" + mount.minor + "/abort") << "1";
 }
@@ -76,8 +76,8 @@ std::string mount_id_of(int fd) {
     return {};
 }
 
-// The path may be a user's to change. It is opened once, compared with the mount that is meant, and unmounted
-// by its descriptor. O_PATH does not ask the daemon, so a dead one does not matter.
+// A user may be able to change the path. So it is opened once, compared with the intended mount, and
+// unmounted by descriptor. O_PATH does not ask the daemon, so a dead one does not matter.
 std::string unmount_as_root(const CopperMount& mount) {
     const UniqueFd fd(::open(mount.point.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (!fd) {
@@ -108,7 +108,7 @@ void unmount(const CopperMount& mount, CleanReport& report) {
     }
 }
 
-// All are told before any is waited for.
+// Signals all processes before it waits for the first.
 void end_all(const std::vector<ProcessName>& processes, milliseconds patience, CleanReport& report) {
     std::vector<ProcessName> told;
     for (const auto& process : processes) {
@@ -135,7 +135,7 @@ struct Own {
     std::vector<std::string> directories;  // of instances
     std::vector<InstanceRecord> instances;
     std::vector<LaunchRecord> launches;
-    std::set<std::string> spared_mounts;  // of instances that are out of scope
+    std::set<std::string> spared_mounts;  // of instances out of scope
 };
 
 Own find_own(const CleanScope& scope) {
@@ -168,8 +168,7 @@ Own find_own(const CleanScope& scope) {
     return own;
 }
 
-// Daemons first, with the supervisors that would replace them: once they have gone, their launcher ends by
-// itself.
+// Daemons and their supervisors first: after them, the launcher ends without a signal.
 void end_processes(const Own& own, CleanReport& report) {
     std::vector<ProcessName> daemons, launchers;
     for (const auto& instance : own.instances) {
@@ -192,14 +191,14 @@ void end_processes(const Own& own, CleanReport& report) {
 
 void remove_made_directories(const InstanceRecord& instance, CleanReport& report) {
     for (const auto& directory : instance.made_directories) {
-        // Only empty ones: others have put something there, and keep it.
+        // Only if empty. If others have put files there, the directory stays.
         if (::rmdir(directory.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
             report.problems.push_back("cannot remove " + directory + ": " + error_text());
         }
     }
 }
 
-// Without following links, and staying on one device.
+// Does not follow links, and stays on one device.
 void remove_below(int directory, dev_t device) {
     const UniqueFd list(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     std::error_code error;
@@ -219,8 +218,8 @@ void remove_below(int directory, dev_t device) {
     }
 }
 
-// The caches that programs wrote below scratch_directory(), once no instance of this user is left that they
-// could go on with. Never if something is mounted in there.
+// Removes the caches that programs wrote below scratch_directory() after this user's last instance is gone.
+// Never if something is mounted in there.
 void remove_scratch(const std::string& scratch, CleanReport& report) {
     const UniqueFd fd(::open(scratch.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status = {};
@@ -262,7 +261,7 @@ void remove_files(const Own& own, CleanReport& report) {
     }
 }
 
-// How the child that cleans up with a user's rights ends; it has told the rest itself.
+// Exit codes of the child that cleans up with a user's rights. It prints all details itself.
 enum ChildExit : int { child_found_nothing = 0, child_failed = 1, child_cleaned = 2 };
 
 [[noreturn]] void clean_as(uid_t user, const CleanScope& scope) {
@@ -301,7 +300,7 @@ ChildExit clean_in_child(uid_t user, const CleanScope& scope) {
     return WIFEXITED(status) ? static_cast<ChildExit>(WEXITSTATUS(status)) : child_failed;
 }
 
-// Everybody who has instances or mounts here.
+// All users who have instances or mounts here.
 std::set<uid_t> users_with_copper() {
     std::set<uid_t> users;
     for (const auto& mount : copper_mounts()) {
@@ -321,7 +320,7 @@ void clean_user(uid_t user, const CleanScope& scope, CleanReport& report) {
         return;
     }
     auto result = clean_in_child(user, scope);
-    // What the user's own rights did not suffice for (no fusermount3 here, say).
+    // What the user could not do (for instance without fusermount3).
     for (const auto& mount : copper_mounts()) {
         const auto record = read_instance(instance_directory(user, mount.point));
         const bool spared = record && is_of_other_job(scope, record->batch_job) && is_running(*record);

@@ -1,7 +1,6 @@
-// Leaves nothing of Copper on this node, in whatever state it is: daemons that live, are stopped or dead,
-// mounts whose daemon is gone, files of any of them. Acts only on what was recorded (a process by id and
-// start time, a mount by its exact place, type and owner), so it can be run at any time, also twice, also
-// while nothing is there.
+// Removes everything of Copper from this node, whatever its state: live, stopped or dead daemons, mounts
+// without a daemon, all their files. Acts only on recorded things (a process by id and start time; a mount by
+// exact place, type and owner). So it is safe at any time, even twice, even if there is nothing to clean.
 #pragma once
 
 #include <sys/types.h>
@@ -16,34 +15,33 @@
 namespace copper::cli {
 
 struct CopperMount {
-    std::string id;     // of /proc/self/mountinfo
-    std::string minor;  // of its device: its name in /sys/fs/fuse/connections
+    std::string id;     // in /proc/self/mountinfo
+    std::string minor;  // of its device, which names it in /sys/fs/fuse/connections
     std::string point;
-    uid_t user = 0;  // who serves it
+    uid_t user = 0;  // the daemon's user
 };
 // Mounts of type fuse.copper, the latest first.
 std::vector<CopperMount> copper_mounts();
 std::vector<CopperMount> copper_mounts_among(const std::vector<Mount>& mounts);
 
 struct CleanReport {
-    std::vector<std::string> done;      // "ended process 12", "unmounted /x": nothing if there was nothing
-    std::vector<std::string> problems;  // what could not be cleaned
+    std::vector<std::string> done;  // "ended process 12", "unmounted /x"; empty if there was nothing to do
+    std::vector<std::string> problems;  // failures
 };
 
-// What is to be cleaned: everything, unless limited.
+// What to clean: everything, unless limited.
 struct CleanScope {
-    std::optional<std::string> mount;  // what this names, as in --mount
-    // What this batch job left. Jobs of one user may share a node: an instance whose daemon lives and which
-    // names another job is left alone. Those that name no batch job ("local-<pid>") and dead ones are
-    // nobody's.
+    std::optional<std::string> mount;  // as in --mount
+    // Only what this batch job left. Jobs of one user may share a node: a live instance of another job stays.
+    // Dead instances, and those of no batch job ("local-<pid>"), belong to nobody and go.
     std::optional<std::string> batch_job;
 };
 
-// Of this user. REQUIRES: geteuid() == getuid().
+// For this user. REQUIRES: geteuid() == getuid().
 CleanReport clean_own(const CleanScope& scope);
 
-// As root: of this user or of everybody, with their rights where files and directories of theirs are touched.
-// Nothing that a user has written down can so make root act on what is not this user's.
+// As root, for one user or for all. Works with the rights of each user on that user's files and directories,
+// so no record of a user can make root touch anything that is not the user's.
 CleanReport clean_users(const std::optional<uid_t>& user, const CleanScope& scope);
 
 }  // namespace copper::cli

@@ -83,7 +83,7 @@ Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& req
     bool job_has_answered = false;
     for (const auto& instance : found) {
         if (job_has_answered && !instance.record.is_alone) {
-            continue;  // it was asked with the others
+            continue;  // already asked with the others
         }
         if (!is_running(instance.record.pid, instance.record.pid_started)) {
             reasons += "\n  " + instance.record.mount + ": its daemon is gone";
@@ -109,7 +109,7 @@ Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& req
 
 namespace {
 
-// What a node that has left told the others, or some of them.
+// The reason that a node gave the others when it left.
 std::string why_departed(const ControlReply& reply, std::uint32_t rank) {
     for (const auto& part : reply.parts) {
         const auto departed = part.body.find("departed");

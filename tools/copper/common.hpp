@@ -1,4 +1,4 @@
-// What all commands of the CLI share: how they fail, and how they find and ask the running instance.
+// Shared by all commands of the CLI: how they fail, and how they find and ask the running instance.
 #pragma once
 
 #include <sys/types.h>
@@ -23,12 +23,12 @@ class App;
 
 namespace copper::cli {
 
-// The first line on standard error says why.
+// The first line on standard error gives the reason.
 enum ExitCode : int { exit_done = 0, exit_failed = 1, exit_usage = 2, exit_prerequisite = 3 };
 
 struct Failure {
     int exit_code = exit_failed;
-    std::string reason;  // may have further lines; the first one must say it all
+    std::string reason;  // may have further lines; the first one must say everything
 };
 
 template <typename T>
@@ -38,13 +38,14 @@ tl::unexpected<Failure> failed(std::string reason);
 tl::unexpected<Failure> misused(std::string reason);
 tl::unexpected<Failure> lacking(std::string reason);
 
-// "copper: <text>" on standard error.
+// Prints "copper: <text>" on standard error.
 void say(const std::string& text);
 
-// What main() runs once the command line has been understood.
+// main() runs this after parsing the command line.
 using Action = std::function<Result<void>()>;
 
-// One for each command: adds its options to `app`, and sets `action` if it is the one that was asked for.
+// One function per command. It adds the command's options to `app`, and sets `action` if the user chose the
+// command.
 void add_launch(CLI::App& app, Action& action);
 void add_stop(CLI::App& app, Action& action);
 void add_status(CLI::App& app, Action& action);
@@ -53,13 +54,14 @@ void add_path(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 
-// --mount as given, else of the environment or the configuration file, else /tmp/$USER/copper; canonical.
+// --mount as given; otherwise from the environment or the configuration file; otherwise /tmp/$USER/copper.
+// Canonical.
 Result<std::string> mount_named(const std::string& flag);
 
 // The mount of node `node` of a job on this machine (--local N).
 std::string local_mount(const std::string& mount, std::uint32_t node);
 
-// The number at the end of DIR.0, DIR.1, ... of `mount`; nothing for another path.
+// N if `path` is `mount`.N; nothing for another path.
 std::optional<std::uint32_t> local_node(std::string_view path, std::string_view mount);
 
 // An instance of this user on this node.
@@ -67,20 +69,20 @@ struct Found {
     std::string directory;
     InstanceRecord record;
 };
-// Those that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
+// The instances that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
 std::vector<Found> instances_named(const std::string& mount, uid_t user);
 
-// Asks the job that `mount` names, through any of its daemons on this node that answers; and those that serve
-// alone on this node, each for itself.
+// Asks the job of `mount` through any daemon of it on this node that answers. Asks successors on this node
+// directly.
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request);
 
-// The replies of all nodes by rank; a node without one is there as {rank, host: "", state: "lost"}.
+// The replies of all nodes by rank. A node without a reply gets {rank, host: "", state: "lost"}.
 std::vector<nlohmann::json> per_node(const ControlReply& reply);
 
-// A field of a node's answer as text for a table; "-" if it is not there.
+// A field of a node's answer as text for a table; "-" if it is missing.
 std::string text_of(const nlohmann::json& body, const char* key);
 
-// Rows as aligned columns, the first row being the head.
+// Rows as aligned columns. The first row is the head.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace copper::cli

@@ -10,7 +10,7 @@ namespace copper::cli {
 
 namespace {
 
-// Lists of directories, and single ones: both are rewritten part by part.
+// Lists of directories and single ones. Both are rewritten part by part.
 constexpr std::array rewritten_names = {"PATH",        "PYTHONPATH", "LD_LIBRARY_PATH", "CONDA_PREFIX",
                                         "VIRTUAL_ENV", "PYTHONHOME", "PERL5LIB"};
 
@@ -34,7 +34,7 @@ bool lies_in_mount(const Mirror& mirror, std::string_view path) {
                        [&](const std::string& mount) { return is_within(path, mount); });
 }
 
-// Changes the list `name` so that `entry` is its first part, once.
+// Makes `entry` the first part of the list `name`, without repeating it.
 void put_in_front(Variables& changed, const std::string& name, const std::string& entry,
                   const ReadVariable& read) {
     auto variable = std::find_if(changed.begin(), changed.end(),

@@ -1,4 +1,4 @@
-// Which environment sends a program through the mirror.
+// The environment variables that send a program through the mirror.
 #pragma once
 
 #include <functional>
@@ -12,48 +12,45 @@ namespace copper::cli {
 
 struct Mirror {
     std::string mount;
-    std::vector<std::string> trees;  // canonical paths; what lies in them goes through the mount
-    std::vector<std::string>
-        mounts;  // other Copper mounts here: what lies in them has been sent on its way already
+    std::vector<std::string> trees;   // canonical paths; everything in them goes through the mount
+    std::vector<std::string> mounts;  // other Copper mounts here: paths in them need no change
 };
 
-// Where this path leads once symbolic links have been followed; nothing if it leads nowhere.
+// The path after all symbolic links; nothing if it leads nowhere.
 using ResolvePath = std::function<std::optional<std::string>(const std::string&)>;
 using ReadVariable = std::function<std::optional<std::string>(const std::string&)>;
 
-// The place under the mount of an absolute path that lies in a tree, as it is written or after its links have
-// been followed (/bin is /usr/bin). Nothing for a path that lies elsewhere, or goes through a mount already.
+// The place under the mount of an absolute path that lies in a tree, directly or through links (/bin is
+// /usr/bin). Nothing for a path outside the trees, or already in a mount.
 std::optional<std::string> through_mirror(const Mirror& mirror, std::string_view path,
                                           const ResolvePath& resolve);
 
-// The same for each part of a list like PATH; other parts stay as they are, empty ones too.
+// Does the same for each part of a list like PATH. Other parts, also empty ones, stay as they are.
 std::string list_through_mirror(const Mirror& mirror, std::string_view list, const ResolvePath& resolve);
 
-// What is under the mount, without it; nothing for a path that is not.
+// The path below the mount, without the mount; nothing for a path that is not below it.
 std::optional<std::string> out_of_mirror(std::string_view mount, std::string_view path);
 
 struct EnvironmentRequest {
     Mirror mirror;
-    // A directory on each node's own disk that is this user's alone: for caches that programs want to write.
-    // They are never put into a mirrored tree, which is read-only.
+    // A directory on each node's own disk that belongs to this user alone, for caches that programs want to
+    // write. The mirrored trees are read-only.
     std::string scratch;
-    // PYTHONPYCACHEPREFIX makes Python ignore the .pyc files beside the sources,
-    // and compile everything on each node at its first import: the very time that Copper is to save. So the
-    // default is PYTHONDONTWRITEBYTECODE: the tree's .pyc files are used, and Python does not try to write
-    // where it cannot.
+    // PYTHONPYCACHEPREFIX makes Python ignore the .pyc files beside the sources and compile everything on
+    // each node at the first import, which is the time that Copper saves. So the default is
+    // PYTHONDONTWRITEBYTECODE: Python uses the tree's .pyc files and writes none.
     bool python_bytecode_in_scratch = false;
-    // The directory of tools/python/sitecustomize.py on each node, which spares the daemon a request for each
-    // module that is imported again; it goes in front of PYTHONPATH. Empty: not.
+    // The directory of tools/python/sitecustomize.py on each node, to put in front of PYTHONPATH. The module
+    // saves a request for each module that is imported again. Empty: leave it out.
     std::string python_modules = {};
 };
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// The variables that must change, with their new values. Those that a user has set are rewritten but never
-// replaced.
+// The variables that must change, with their new values. Rewrites the user's values but never replaces them.
 Variables mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
                                const ResolvePath& resolve);
 
-// "export NAME=value" lines that any POSIX shell reads.
+// "export NAME=value" lines for any POSIX shell.
 std::string shell_exports(const Variables& variables);
 
 }  // namespace copper::cli

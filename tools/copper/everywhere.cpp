@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t hosts_at_once_max = 32;
 constexpr std::chrono::milliseconds reach_patience{10000};
 
-// Those for which `works` is false, in their order.
+// Those for which `works` is false, in order.
 std::vector<std::string> failing(const std::vector<std::string>& hosts,
                                  const std::function<bool(const std::string&)>& works) {
     std::vector<char> bad(hosts.size(), 0);

@@ -27,10 +27,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Rank 0 gives up after --ready-timeout and says so; this is for its words to arrive.
+// Rank 0 gives up after --ready-timeout and reports; this time is for the report to arrive.
 constexpr milliseconds report_margin{10000};
 constexpr milliseconds launcher_patience{10000};
-// What would make the daemons fail, said before any is started.
+// Finds reasons why the daemons would fail, before any is started.
 Result<void> check_this_node(const Plan& plan) {
     if (::access("/dev/fuse", F_OK) != 0) {
         return lacking(
@@ -50,8 +50,7 @@ Result<void> check_this_node(const Plan& plan) {
         const auto mounts = copper_mounts();
         if (std::any_of(mounts.begin(), mounts.end(),
                         [&](const CopperMount& m) { return m.point == mount; })) {
-            return failed(mount +
-                          ": a Copper mount whose daemon is gone is there (clear it with 'copper stop')");
+            return failed(mount + ": a dead Copper mount is there (clear it with 'copper stop')");
         }
     }
     return {};
@@ -85,9 +84,9 @@ LaunchRecord record_of(const Plan& plan, pid_t launcher) {
             .on_this_machine = plan.placement.on_this_machine};
 }
 
-// Nobody is left behind: the launcher, this node, and what can be reached of the others.
+// Cleans up the launcher, this node, and all other nodes that can be reached.
 void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vector<std::string>& unreachable) {
-    // A launcher may end before the daemons that it has told to end.
+    // A launcher may end before its daemons do.
     const auto daemons =
         plan.placement.on_this_machine != 0 ? session_of(launcher) : std::vector<ProcessName>();
     watch.end_launcher(launcher, launcher_patience);
@@ -113,7 +112,7 @@ void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vecto
 Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const LaunchOutcome& outcome) {
     std::vector<std::string> unreachable;
     const bool several = plan.placement.on_this_machine == 0 && plan.launcher.family != Family::alone;
-    // With Slurm the controller knows its nodes, and says itself what is wrong with them.
+    // With Slurm, the controller knows its nodes and reports their faults itself.
     if (several && plan.launcher.family != Family::slurm && outcome.end != LaunchEnd::interrupted &&
         !outcome.readiness) {
         unreachable = unreachable_hosts(plan.launcher, plan.placement.hosts);
@@ -134,7 +133,7 @@ Result<void> start(const Plan& plan) {
     if (!watch) {
         return tl::make_unexpected(watch.error());
     }
-    // What the daemons write to standard error goes to this command's own output, if that was asked for.
+    // If the user asked for it, the daemons' standard error goes to this command's output.
     const int errors = plan.daemon.log_to_output ? STDOUT_FILENO : log->get();
     const auto launcher = spawn({.argv = plan.command,
                                  .environment = {{job_key_variable, JobKey::random().text()}},
@@ -159,7 +158,7 @@ Result<void> start(const Plan& plan) {
     return {};
 }
 
-// Made before the names of files in it are known; removed if nothing comes into it.
+// Made before its files are known; removed if it stays empty.
 class HeldDirectory {
   public:
     static Result<HeldDirectory> make() {
@@ -212,24 +211,24 @@ Result<void> launch(const LaunchOptions& options) {
 void add_launch(CLI::App& app, Action& action) {
     auto options = std::make_shared<LaunchOptions>();
     auto* command =
-        app.add_subcommand("launch", "Start one daemon a node; returns 0 only when every node serves");
+        app.add_subcommand("launch", "Start one daemon per node; returns 0 only when every node serves");
     add_option_flags(*command, options->flags, {"local", "run-everywhere", "require-key", "ready-timeout"});
     command
         ->add_option("--ready-timeout", options->flags["ready-timeout"],
-                     "How long all nodes may take until they serve (default 120)")
+                     "Time for all nodes to start serving (default 120)")
         ->type_name("SECONDS")
         ->expected(1);
     command->add_option("--config", options->config, "Read options from this TOML file")->type_name("FILE");
     command
         ->add_option("--local", options->local, "N nodes on this machine, with the mounts DIR.0 to DIR.N-1")
         ->type_name("N");
-    command->add_option("--nodes-from", options->nodes_from, "Where the job's nodes are named (default auto)")
+    command->add_option("--nodes-from", options->nodes_from, "Source of the list of nodes (default auto)")
         ->type_name("pbs|slurm|FILE|auto");
     command
         ->add_option("--launcher", options->launcher,
                      "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
         ->type_name("auto|mpirun|mpiexec|srun|none");
-    command->add_flag("--dry-run", options->dry_run, "Print the command that would be run");
+    command->add_flag("--dry-run", options->dry_run, "Print the command without running it");
     command->callback([options, &action] {
         if (options->flags["ready-timeout"].empty()) {
             options->flags.erase("ready-timeout");

@@ -19,11 +19,10 @@ namespace copper::cli {
 namespace {
 
 constexpr std::uint32_t local_nodes_max = 256;
-// A command, with its environment, is held by the kernel's limit on one (128 KiB an argument, 2 MiB
-// altogether).
+// The kernel limits a command and its environment (128 KiB per argument, 2 MiB altogether).
 constexpr std::size_t hosts_in_records_max = 64;
 
-// Flag, then environment, then file; `fallback` if none has it.
+// The flag, the environment or the file, in this order; otherwise `fallback`.
 std::string setting(const std::string& flag, const Sources& sources, const char* name,
                     const std::string& fallback) {
     if (!flag.empty()) {
@@ -43,7 +42,7 @@ Result<std::uint32_t> parse_local(const std::string& text) {
     return nodes;
 }
 
-// Installed side by side, or both in the build tree.
+// Both are installed side by side, or both are in the build tree.
 Result<std::string> find_daemon() {
     const std::filesystem::path own = own_program();
     for (const auto& place : {own.parent_path() / "copperd", own.parent_path() / "../../daemon/copperd",
@@ -101,12 +100,12 @@ void plan_mounts(Plan& plan) {
     if (plan.placement.on_this_machine == 0) {
         plan.mounts.push_back(mount);
     }
-    // DIR.0 is Copper's own name, and so is the default mount; another one is the user's to make.
+    // Copper makes DIR.0 and the default mount itself. The user makes any other one.
     plan.daemon.create_mount =
         plan.daemon.create_mount || plan.daemon.local || mount == canonical_mount(default_mount());
 }
 
-// What `copper stop` on any other node of the job reaches this one with.
+// How `copper stop` on another node of the job reaches this node.
 void plan_way_back(Plan& plan) {
     if (plan.launcher.family != Family::alone && plan.placement.on_this_machine == 0 &&
         plan.nodes() <= hosts_in_records_max) {
@@ -146,7 +145,7 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     }
     plan.daemon = std::move(*daemon);
     plan.daemon.local = local;
-    // Elsewhere each daemon checks its own node.
+    // Otherwise each daemon checks its own node.
     if (plan.on_this_machine_only()) {
         if (const auto checked = check_cache_bytes(plan.daemon, plan.nodes()); !checked) {
             return misused(checked.error());

@@ -1,4 +1,4 @@
-// What `copper launch` is to start, and where: everything that is known before the first process is started.
+// What `copper launch` will start, and where. Everything known before the first process starts.
 #pragma once
 
 #include <string>

@@ -81,15 +81,11 @@ LaunchFiles files_in(const std::string& directory, const std::string& mount) {
 }  // namespace
 
 std::string to_text(const LaunchRecord& record) {
-    return to_json(record).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return json_line(to_json(record)) + "\n";
 }
 
 std::optional<LaunchRecord> parse_launch_record(std::string_view text) {
-    try {
-        return from_json(parse_json(text));
-    } catch (const std::exception&) {
-        return std::nullopt;
-    }
+    return read_json(text, from_json);
 }
 
 std::string scratch_directory() {
@@ -146,7 +142,7 @@ Result<UniqueFd> open_log(const std::string& path) {
         if (fd && ::ftruncate(fd->get(), 0) == 0) {
             return std::move(*fd);
         }
-        // The end of another job may just have removed the directory, as long as it was empty.
+        // When another job ends, it may remove the directory while that is empty.
         if (!is_private || attempt == open_attempts_max ||
             !open_private_directory(AT_FDCWD, parent, ::geteuid(), Missing::make)) {
             return failed(fd ? path + ": " + error_text() : fd.error());

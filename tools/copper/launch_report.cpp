@@ -16,7 +16,7 @@ std::string counted(const LaunchOutcome& outcome, const Plan& plan) {
            " nodes were ready; everything was stopped again";
 }
 
-// What went wrong, node by node.
+// What went wrong, by node.
 std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector<std::string>& unreachable) {
     std::vector<std::string> lines;
     for (const auto& host : unreachable) {
@@ -27,13 +27,13 @@ std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector
             lines.push_back(node.host + " (rank " + std::to_string(node.rank) + "): " + node.reason);
         }
         for (const auto rank : outcome.readiness->missing) {
-            lines.push_back("rank " + std::to_string(rank) + ": nothing was heard of it");
+            lines.push_back("rank " + std::to_string(rank) + ": it never answered");
         }
     }
     return lines;
 }
 
-// Where no node is to blame.
+// For a failure that is no node's fault.
 std::string general_reason(const LaunchOutcome& outcome, const Plan& plan) {
     if (outcome.end == LaunchEnd::interrupted) {
         return "interrupted while launching";
@@ -66,7 +66,7 @@ std::string in_units(double bytes) {
     return text.str();
 }
 
-// Of a default only the rule is known here, if the nodes are elsewhere.
+// If the nodes are elsewhere, this command knows only the rule of the default, not its value.
 std::string cache_size(const Plan& plan) {
     const auto given = plan.daemon.cache_bytes;
     if (given == 0 && !plan.on_this_machine_only()) {

@@ -1,4 +1,4 @@
-// What `copper launch` says in the end.
+// The final words of `copper launch`.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace copper::cli {
 
-// Why it failed. The first line says it all; the others, and what was written by daemons and launcher,
-// follow.
+// Why the launch failed. The first line says everything. The details follow, with the output of daemons and
+// launcher.
 std::string explanation(const LaunchOutcome& outcome, const Plan& plan,
                         const std::vector<std::string>& unreachable);
 

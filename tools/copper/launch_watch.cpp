@@ -53,7 +53,7 @@ LaunchOutcome LaunchWatch::wait(pid_t launcher, std::chrono::milliseconds patien
         for (int signal = next_signal(); signal != 0; signal = next_signal()) {
             interrupted = interrupted || signal != SIGCHLD;
         }
-        // In this order: what it wrote before its end is read after its end is known.
+        // This order matters: after the end, all output has been written.
         const bool ended = has_ended(launcher, outcome);
         read_log(outcome);
         if (outcome.readiness && outcome.readiness->done && !ended) {
@@ -114,7 +114,7 @@ bool LaunchWatch::has_ended(pid_t launcher, LaunchOutcome& outcome) {
 
 void LaunchWatch::read_log(LaunchOutcome& outcome) {
     std::array<char, 65536> buffer{};
-    // The events themselves say no more than that there is something to read.
+    // Drain the events: they say only that there is something to read.
     while (::read(changes_.get(), buffer.data(), buffer.size()) > 0) {
     }
     for (;;) {
@@ -133,7 +133,7 @@ void LaunchWatch::read_log(LaunchOutcome& outcome) {
 void LaunchWatch::show_progress(const Readiness& readiness) {
     const std::string text = "copper: " + std::to_string(readiness.ready) + " of " +
                              std::to_string(readiness.nodes) + " nodes ready";
-    // A failure is told by who asked for the launch, with its reason.
+    // The caller reports failures, with their reasons.
     if (text == shown_ || (readiness.done && !readiness.everywhere())) {
         return;
     }

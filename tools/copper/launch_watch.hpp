@@ -1,5 +1,4 @@
-// Waits until every node serves, by what the launcher and the daemons write: no sleeping, no looking again
-// and again.
+// Waits until every node serves, by following the output of launcher and daemons. Does not sleep or poll.
 #pragma once
 
 #include <chrono>
@@ -14,7 +13,7 @@
 namespace copper::cli {
 
 enum class LaunchEnd {
-    reported,  // rank 0 has said its last word
+    reported,  // rank 0 has made its final report
     ended,     // the launcher ended before that
     timed_out,
     interrupted,  // SIGINT, SIGTERM or SIGHUP
@@ -24,26 +23,26 @@ struct LaunchOutcome {
     LaunchEnd end = LaunchEnd::timed_out;
     std::optional<Readiness> readiness;  // the last report
     int status = 0;                      // of the launcher, if it has ended
-    std::vector<std::string> tail;       // what was said besides reports
+    std::vector<std::string> tail;       // the last lines that were no reports
 };
 
-// Blocks the signals that it waits for, from its making to its end: make one before the launcher is started.
+// Blocks its signals during its whole life. Make one before starting the launcher.
 class LaunchWatch {
   public:
-    // `log_path`: as of path_of(), so that it is the very file that was opened.
+    // `log_path`: from path_of(), so that it is the opened file itself.
     static Result<LaunchWatch> make(const std::string& log_path);
 
     // Shows progress on standard error. The launcher must be a child of this process.
     LaunchOutcome wait(pid_t launcher, std::chrono::milliseconds patience);
 
-    // SIGTERM to the launcher's process group, then SIGKILL. True once it has ended.
+    // Sends SIGTERM to the launcher's process group, then SIGKILL. True once it has ended.
     void end_launcher(pid_t launcher, std::chrono::milliseconds patience);
 
   private:
     LaunchWatch(UniqueFd log, UniqueFd changes, UniqueFd signals)
         : log_(std::move(log)), changes_(std::move(changes)), signals_(std::move(signals)) {}
     void read_log(LaunchOutcome& outcome);
-    // The signal that has come, 0 for none.
+    // The signal that has arrived; 0 for none.
     int next_signal();
     bool has_ended(pid_t launcher, LaunchOutcome& outcome);
     // Waits for output or a signal; false at the deadline.

@@ -39,8 +39,8 @@ Words host_options(const Placement& placement, const std::string& list, const st
     return {file, placement.host_file};
 }
 
-// Open MPI passes on what it is told to, srun what its caller's own environment does not forbid, Hydra
-// everything; for PALS one says so.
+// Open MPI passes on the variables it is told to. srun passes on everything unless the caller's environment
+// forbids it. Hydra passes on everything. PALS must be told.
 Words variable_options(Family family, const Words& variables) {
     Words words;
     if (family == Family::slurm && !variables.empty()) {
@@ -75,8 +75,8 @@ Words open_mpi(const Launcher& launcher, const Placement& placement) {
     return words;
 }
 
-// Hydra ends all processes of a host after one of them was killed. So each node of this machine is a host of
-// its own, under one of its loopback addresses.
+// After a process was killed, Hydra ends all processes of that host. So each node on this machine is a host
+// of its own, under its own loopback address.
 Words hydra_on_this_machine(const Placement& placement) {
     Words addresses;
     for (std::uint32_t node = 1; node <= placement.on_this_machine; ++node) {
@@ -93,7 +93,7 @@ Words hydra(const Launcher& launcher, const Placement& placement) {
     } else if (launcher.family == Family::hydra) {
         append(words, hydra_on_this_machine(placement));
     }
-    // Intel's Hydra has no such option: there a lost process may end the job.
+    // Intel's Hydra lacks this option: a lost process may end the job.
     if (launcher.family == Family::hydra) {
         append(words, {"-bind-to", "none", "-disable-auto-cleanup"});
     }
@@ -109,8 +109,8 @@ Words slurm(const Launcher& launcher, const Placement& placement) {
         words.push_back(placement.host_file.empty() ? "--nodelist=" + joined(placement.hosts)
                                                     : "--nodelist=" + placement.host_file);
     }
-    // The job's own steps share the processors; a lost process or node ends neither the step nor the job, nor
-    // does the time since the first process ended (--wait).
+    // Copper shares the processors with the job's own steps. A lost process or node must end neither the step
+    // nor the job, and neither must the time limit after the first exit (--wait).
     append(words, {"--overlap", "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0"});
     if (launcher.pmix) {
         words.emplace_back("--mpi=pmix");
@@ -192,7 +192,7 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
             break;
         case Family::alone:
         case Family::unknown:
-            // What the MPI standard proposes ("mpiexec -n"); the rest is up to COPPER_LAUNCHER_ARGS.
+            // The MPI standard suggests "mpiexec -n". COPPER_LAUNCHER_ARGS can add the rest.
             append(words, {"-n", count_of(placement)});
             break;
     }
@@ -206,7 +206,7 @@ std::vector<std::string> reach_command(const std::vector<std::string>& launcher_
     for (std::size_t i = 0; i + 1 < launcher_arguments.size(); ++i) {
         const auto& name = launcher_arguments[i];
         if (name == "plm_rsh_agent" || name == "plm_ssh_agent" || name == "-launcher-exec") {
-            // Open MPI takes a list of agents, separated by colons, and uses the first one there is.
+            // Open MPI takes a list of agents, separated by colons, and uses the first that exists.
             const auto& value = launcher_arguments[i + 1];
             if (auto words = split_words(value.substr(0, value.find(':'))); words && !words->empty()) {
                 return *words;

@@ -1,4 +1,4 @@
-// How each MPI launcher is told to start one process on each of these nodes. Pure: nothing is run here.
+// How to tell each MPI launcher to start one process on each node. Pure: runs nothing.
 #pragma once
 
 #include <cstdint>
@@ -10,49 +10,49 @@ namespace copper::cli {
 
 // Launchers that take the same options.
 enum class Family {
-    alone,       // no launcher: the command itself, on this node
-    open_mpi_4,  // and older; ORTE
-    open_mpi_5,  // and newer; PRRTE
-    hydra,       // MPICH and its children
-    intel,       // Intel MPI: Hydra, with options of its own
+    alone,       // no launcher: runs the command itself, on this node
+    open_mpi_4,  // or older; ORTE
+    open_mpi_5,  // or newer; PRRTE
+    hydra,       // MPICH and its relatives
+    intel,       // Intel MPI: Hydra with its own options
     pals,        // HPE Cray PALS
     slurm,       // srun
     unknown
 };
 
-// From what `mpirun --version` prints.
+// From the output of `mpirun --version`.
 Family family_of(std::string_view version_text);
 const char* name_of(Family family);
 
 struct Launcher {
     Family family = Family::alone;
-    std::string program;   // as it is to be called: "mpirun"
+    std::string program;   // as it is called: "mpirun"
     bool pmix = false;     // srun: the site has the PMIx plugin
-    bool as_root = false;  // Open MPI wants to be told that root is meant
-    bool has_library_path =
-        false;  // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library
+    bool as_root = false;  // Open MPI must be told that running as root is intended
+    // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library.
+    bool has_library_path = false;
     std::vector<std::string> extra;  // COPPER_LAUNCHER_ARGS
     bool operator==(const Launcher&) const = default;
 };
 
-// Which nodes, and what runs there.
+// The nodes, and how to name them to the launcher.
 struct Placement {
     std::vector<std::string> hosts;     // one process each
     std::string host_file;              // holds the same, for lists too long for a command line; may be empty
-    std::uint32_t on_this_machine = 0;  // not 0: so many processes here, and `hosts` does not matter
+    std::uint32_t on_this_machine = 0;  // not 0: the number of processes here; `hosts` is ignored
 };
 
-// More hosts than this are named in a file: one argument of a command holds 128 KiB.
+// Longer lists of hosts go into a file: one argument of a command holds 128 KiB.
 inline constexpr std::size_t hosts_on_command_line_max = 256;
 
-// The command that runs `command` once a node, with these variables of this process's environment on every
-// node (their values do not show in it). One process's end, however it came, does not end the others,
-// as far as the launcher can be told so: Copper's nodes go on without a lost one.
+// The command that runs `command` once per node. All nodes get these variables of this process's environment,
+// without their values in the command. As far as the launcher allows, the end of one process does not end the
+// others: Copper goes on without a lost node.
 std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables = {});
 
-// The program that Open MPI reaches other nodes with, as far as its arguments say so: it is "ssh" by default.
+// The program with which Open MPI reaches other nodes, according to its arguments; by default "ssh".
 std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments);
 
 }  // namespace copper::cli

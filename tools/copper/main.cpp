@@ -1,4 +1,5 @@
-// `copper`: launches, stops and asks the daemons (daemon/). It knows them by the control protocol alone.
+// `copper`: launches, stops and asks the daemons (daemon/). It talks to them only through the control
+// protocol.
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -16,7 +17,7 @@ int report(const Failure& failure) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app("Copper: what a parallel filesystem holds, read by one node and broadcast to all", "copper");
+    CLI::App app("Copper: reads a parallel filesystem on one node and broadcasts it to all", "copper");
     app.set_version_flag("--version", std::string("copper ") + COPPER_VERSION);
     app.require_subcommand(1);
     Action action;
@@ -28,7 +29,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::Success& asked_for_help) {
         return app.exit(asked_for_help);
     } catch (const CLI::RequiredError& error) {
-        // An unknown command is said to be a missing one.
+        // CLI11 reports an unknown command as a missing one.
         const auto others = app.remaining();
         const std::string what = others.empty() ? error.what() : others.front() + ": no such command";
         return report({exit_usage, what + "\nTry 'copper --help'."});

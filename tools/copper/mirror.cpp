@@ -18,7 +18,7 @@ std::optional<std::string> read_variable(const std::string& name) {
     return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
-// --prefix P as it is given and, if that is another place, where its links lead.
+// --prefix P as given and, if P leads elsewhere through links, that place.
 Result<std::vector<std::string>> places_of(const std::vector<std::string>& prefixes) {
     std::vector<std::string> places;
     for (const auto& prefix : prefixes) {
@@ -36,7 +36,8 @@ Result<std::vector<std::string>> places_of(const std::vector<std::string>& prefi
 void add_mirror_options(CLI::App& command, MirrorOptions& options) {
     command.add_option("--mount", options.mount, "The mount that names the job (default /tmp/$USER/copper)");
     command
-        .add_option("--node", options.node, "Whose mount, where several nodes share this machine (--local)")
+        .add_option("--node", options.node,
+                    "Which node's mount, if several nodes share this machine (--local)")
         ->type_name("RANK");
 }
 
@@ -44,18 +45,17 @@ void add_environment_options(CLI::App& command, MirrorOptions& options) {
     add_mirror_options(command, options);
     command
         .add_option("--prefix", options.prefixes,
-                    "Send what lies below P through the mount (repeatable; default: the mirrored trees)")
+                    "Send paths below P through the mount (repeatable; default: the mirrored trees)")
         ->type_name("P")
         ->allow_extra_args(false)
         ->expected(1, CLI::detail::expected_max_vector_size);
-    command.add_flag(
-        "--no-python-modules", options.no_python_modules,
-        "Leave out the sitecustomize module that spares the daemon a request for each module that "
-        "Python imports again");
+    command.add_flag("--no-python-modules", options.no_python_modules,
+                     "Leave out the sitecustomize module that saves a request for each module that "
+                     "Python imports again");
     command.add_flag(
         "--pycache-prefix", options.pycache_prefix,
-        "Let Python compile into node-local scratch (PYTHONPYCACHEPREFIX). It then ignores the compiled "
-        "files that the tree has, so that a first import is slow");
+        "Let Python compile into node-local scratch (PYTHONPYCACHEPREFIX). It then ignores the tree's "
+        "compiled files, so a first import is slow");
 }
 
 std::optional<std::string> resolve_path(const std::string& path) {

@@ -1,4 +1,4 @@
-// What `copper path`, `env` and `run` know of the running mirror.
+// What `copper path`, `env` and `run` know about the running mirror.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ namespace copper::cli {
 
 struct MirrorOptions {
     std::string mount;
-    std::uint32_t node = 0;             // whose mount, where several nodes share this machine
+    std::uint32_t node = 0;             // selects the mount if several nodes share this machine
     std::vector<std::string> prefixes;  // instead of the trees
     bool pycache_prefix = false;
     bool no_python_modules = false;
 };
 
-// --mount and --node; and the ones of `env` and `run`.
+// --mount and --node; and the options of `env` and `run`.
 void add_mirror_options(CLI::App& command, MirrorOptions& options);
 void add_environment_options(CLI::App& command, MirrorOptions& options);
 
-// The running daemon of this node that the options name.
+// The running daemon on this node that the options name.
 Result<InstanceRecord> running_instance(const MirrorOptions& options);
 
-// The variables that send a program through the mirror, and the mirror, from its daemon's record: every rank
-// of a job may ask for them, so no other node is asked.
+// The variables that send a program through the mirror, and the mirror itself. They come from the daemon's
+// record on this node and no other node is asked, because every rank of a job may ask for them.
 struct MirrorEnvironment {
     Mirror mirror;
     Variables variables;

@@ -26,7 +26,7 @@ std::vector<std::string> parse_hosts(std::string_view text) {
 }
 
 std::string_view short_name(std::string_view host) {
-    // An address has dots that do not start a domain.
+    // The dots of an address do not start a domain.
     const bool address = host.find_first_not_of("0123456789.") == std::string_view::npos;
     return address ? host : host.substr(0, host.find('.'));
 }

@@ -95,7 +95,7 @@ Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (!choice.one_machine && is_set("SLURM_JOB_ID") && find_program("srun")) {
         return slurm_launcher();
     }
-    // mpirun and mpiexec of one directory belong together; which of the two is the better known one.
+    // mpirun and mpiexec of one directory belong together; prefer the better known name.
     for (const char* program : {"mpirun", "mpiexec"}) {
         if (find_program(program)) {
             return mpi_launcher(program);

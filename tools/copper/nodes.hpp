@@ -1,4 +1,4 @@
-// Finds the job's nodes and its launcher: what `copper launch` must know of the site it runs on.
+// Finds the job's nodes and the launcher: all that `copper launch` must know about its site.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ Result<std::vector<std::string>> find_nodes(const std::string& from);
 struct LauncherChoice {
     std::string name;          // as in --launcher
     std::string arguments;     // COPPER_LAUNCHER_ARGS
-    bool one_machine = false;  // --local: srun does not start processes on this machine alone
+    bool one_machine = false;  // --local: srun cannot start processes on this machine alone
     bool this_node_alone = false;
 };
 Result<Launcher> find_launcher(const LauncherChoice& choice);

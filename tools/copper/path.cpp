@@ -15,7 +15,7 @@ struct PathOptions {
     bool real = false;
 };
 
-// Absolute and without "..", which means something else behind a symbolic link than as text.
+// Absolute and without "..". Behind a symbolic link, ".." leads elsewhere than its text says.
 Result<std::string> absolute_path(const std::string& text) {
     std::error_code error;
     const auto absolute = std::filesystem::absolute(text, error).string();
@@ -47,7 +47,7 @@ Result<void> print_path(const PathOptions& options) {
         std::cout << *outside << "\n";
         return {};
     }
-    // A path that is under the mount already stays what it is.
+    // A path under the mount stays as it is.
     std::cout << (outside ? *place : mount + *place) << "\n";
     return {};
 }

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After SIGKILL: the kernel may have to finish an operation on a slow filesystem first.
+// After SIGKILL, the kernel may first have to finish an operation on a slow filesystem.
 constexpr std::chrono::milliseconds kill_patience{5000};
 
 int remaining_ms(Clock::time_point deadline) {
@@ -33,7 +33,8 @@ int remaining_ms(Clock::time_point deadline) {
     return left <= 0 ? 0 : static_cast<int>(std::min<std::int64_t>(left, INT_MAX));
 }
 
-// What execve(2) needs, made before fork(2): the child of a process with threads may not allocate.
+// The arguments of execve(2), made before fork(2), because the child of a process with threads may not
+// allocate.
 class Image {
   public:
     Image(std::vector<std::string> argv, const std::map<std::string, std::string>& added)
@@ -67,7 +68,7 @@ class Image {
     std::vector<char*> argv_pointers_, environment_pointers_;
 };
 
-// A pipe or file that the caller's caller left open must not be held for ever by a daemon.
+// A daemon must not hold pipes and files of this process's callers open for ever.
 void close_on_exec_above_2() {
     constexpr unsigned close_range_cloexec = 1U << 2;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
 #ifdef SYS_close_range
@@ -81,7 +82,7 @@ void close_on_exec_above_2() {
     }
 }
 
-// Runs in the child; only async-signal-safe calls. Ends with the reason written to `report`.
+// Runs in the child; uses only async-signal-safe calls. On failure, writes the reason to `report` and ends.
 [[noreturn]] void become(const SpawnRequest& request, const char* program, Image& image, int report) {
     sigset_t none;
     sigemptyset(&none);
@@ -93,7 +94,7 @@ void close_on_exec_above_2() {
     if (input >= 0) {
         ::dup2(input, STDIN_FILENO);
     }
-    // In this order, so that standard error may go where standard output went.
+    // This order lets standard error follow standard output.
     if (request.errors >= 0) {
         ::dup2(request.errors, STDERR_FILENO);
     }
@@ -113,7 +114,7 @@ std::string joined_start(const std::vector<std::string>& argv) {
 
 UniqueFd open_process(const ProcessName& process) {
     UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-    // The start time is compared after opening: from here on the descriptor cannot mean another process.
+    // Compare the start time after opening: from here on, the descriptor cannot mean another process.
     if (fd && start_time_of(process.pid) != process.started) {
         fd.reset();
         errno = ESRCH;
@@ -191,7 +192,7 @@ Result<Output> capture(const std::vector<std::string>& argv, std::chrono::millis
     }
     retry_eintr([&] { return ::waitpid(*pid, &output.status, 0); });
     if (!ended) {
-        return failed(argv.front() + ": no end after " + std::to_string(deadline.count()) + " ms");
+        return failed(argv.front() + ": did not end within " + std::to_string(deadline.count()) + " ms");
     }
     return output;
 }

@@ -41,7 +41,7 @@ std::optional<Readiness> parse_readiness(std::string_view line) {
     if (json_depth(line) > json_depth_max) {
         return std::nullopt;
     }
-    // operator>> stops at the end of the value; parse_json() would refuse what follows it.
+    // operator>> stops at the end of the value; parse_json() would refuse the text after it.
     std::istringstream input{std::string(line)};
     try {
         nlohmann::json json;

@@ -1,4 +1,4 @@
-// What the daemon of rank 0 tells about the nodes' readiness, found in the launcher's output.
+// Finds the reports of rank 0's daemon about the nodes' readiness in the launcher's output.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ struct Readiness {
     std::uint32_t ready = 0;
     std::uint32_t nodes = 0;
     std::vector<Failed> failed;
-    std::vector<std::uint32_t> missing;  // ranks that have said nothing yet
-    bool done = false;                   // nothing more will be said
+    std::vector<std::uint32_t> missing;  // ranks that have not answered yet
+    bool done = false;                   // this report is the last
     bool operator==(const Readiness&) const = default;
 
     bool everywhere() const { return done && ready == nodes; }
 };
 
-// A launcher may put a prefix in front of a line ("[1,0]<stdout>:"), or other text behind it. Nothing for a
-// line that holds no report.
+// A launcher may put a prefix in front of a line ("[1,0]<stdout>:"), or text behind it. Nothing if the line
+// holds no report.
 std::optional<Readiness> parse_readiness(std::string_view line);
 
 // Collects the launcher's output. Text may come in any pieces.
 class ReadyReader {
   public:
-    // The last report among the lines that this text completes, if there is one.
+    // The last report in the lines that this text completes, if there is one.
     std::optional<Readiness> feed(std::string_view text);
-    // What the launcher and the daemons said besides reports: the last lines.
+    // The last lines of launcher and daemons that were no reports.
     std::vector<std::string> tail() const;
 
   private:

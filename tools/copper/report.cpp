@@ -19,7 +19,7 @@ std::vector<json> alive(const JobStatistics& job) {
     return nodes;
 }
 
-// Histograms are for adding up; a reader of the report wants what they say.
+// Histograms serve to add nodes up. Readers of the report want the quantiles.
 void drop_buckets(json& groups) {
     if (const auto latencies = groups.find("latency_us"); latencies != groups.end()) {
         for (auto& latency : *latencies) {
@@ -36,7 +36,7 @@ double uptime_of(const std::vector<json>& nodes) {
     return longest;
 }
 
-// The nodes' paths added up: approximately, since each node names only its own most frequent ones.
+// Adds the paths of the nodes up. Approximate, because each node names only its own most frequent paths.
 json top_paths(const std::vector<json>& nodes, std::size_t paths_max) {
     std::map<std::string, json> by_path;
     for (const auto& node : nodes) {

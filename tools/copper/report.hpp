@@ -1,4 +1,4 @@
-// `copper stats` as JSON and as text, from the nodes' answers. Pure.
+// The output of `copper stats` as JSON and as text, from the nodes' answers. Pure.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace copper::cli {
 struct JobStatistics {
     std::string job;
     std::string mount;
-    std::vector<nlohmann::json> nodes;  // one each, by rank; lost ones too (per_node() of common.hpp)
-    std::size_t top_paths = 0;          // how many of the paths asked for most are reported
+    std::vector<nlohmann::json> nodes;  // one each, by rank; lost ones, too (per_node() of common.hpp)
+    std::size_t top_paths = 0;          // how many of the most requested paths to report
 };
 
 bool is_lost(const nlohmann::json& node);
 
-// Schema 1: its keys are stable, more may be added.
+// Schema 1: its keys are stable; more may be added.
 nlohmann::json statistics_json(const JobStatistics& job);
 
 // A table of the totals, and one of the paths.

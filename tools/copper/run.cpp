@@ -11,7 +11,7 @@ namespace copper::cli {
 
 namespace {
 
-// Does not return if the command could be started.
+// Does not return if the command starts.
 Result<void> become(const MirrorOptions& options, std::vector<std::string> command) {
     const auto environment = mirror_environment(options);
     if (!environment) {
@@ -20,7 +20,7 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
     for (const auto& [name, value] : environment->variables) {
         ::setenv(name.c_str(), value.c_str(), 1);
     }
-    // A command that is named by its path goes through the mount like one that is found in PATH.
+    // A command given by its path goes through the mount, like one found in PATH.
     command.front() =
         through_mirror(environment->mirror, command.front(), resolve_path).value_or(command.front());
     std::vector<char*> arguments;

@@ -68,7 +68,7 @@ void add_stats(CLI::App& app, Action& action) {
     auto* open_metrics =
         command->add_flag("--openmetrics", options->open_metrics, "As OpenMetrics text, per node");
     open_metrics->excludes(json);
-    command->add_option("--top", options->top, "Also the N paths that the kernel asked for most (up to 1000)")
+    command->add_option("--top", options->top, "Also the N most requested paths (up to 1000)")
         ->type_name("N")
         ->check(CLI::Range(1, 1000))
         ->excludes(open_metrics);

@@ -22,10 +22,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For statistics on the way out: they are not worth a long wait.
+// For the final statistics: they are not worth a long wait.
 constexpr milliseconds statistics_patience{2000};
 constexpr milliseconds stop_patience{10000};
-// The same where a daemon is known to be dead, so that its answer would be waited for in vain.
+// If a daemon is known to be dead, waiting for its answer is in vain.
 constexpr milliseconds short_stop_patience{3000};
 // From a node's answer to the end of its daemon, and from there to the end of the launcher.
 constexpr milliseconds end_patience{10000};
@@ -64,7 +64,7 @@ void show(const CleanReport& report) {
     }
 }
 
-// `nothing_done` is said if nothing had to be cleaned up.
+// Says `nothing_done` if there was nothing to clean up.
 Result<void> conclude(const CleanReport& report,
                       const std::string& nothing_done = "nothing of Copper was left on this node") {
     show(report);
@@ -119,7 +119,7 @@ Result<void> stop_this_node(const StopOptions& options) {
     return conclude(clean_own(scope));
 }
 
-// The nodes of which nothing was heard, except this one, which is cleaned up without a launcher.
+// The nodes that did not answer, except this one, which needs no launcher for its clean-up.
 std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::optional<ControlReply>& reply) {
     std::vector<std::string> heard = {host_name()};
     for (const auto& part : reply ? reply->parts : std::vector<ControlReply::Part>()) {
@@ -128,8 +128,8 @@ std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::opt
     return hosts_without(launch.hosts, heard);
 }
 
-// Returns the nodes that could not be cleaned. Where the job was launched from this node, those that were
-// silent need it; else the others' launch record must go too, and which node has it is not known here.
+// Returns the nodes that could not be cleaned. On the node of the launch, only the silent nodes need
+// cleaning. On another node, all do: one of them has the launch record, and this node does not know which.
 std::vector<std::string> clean_other_nodes(const std::string& mount,
                                            const std::optional<LaunchRecord>& launch,
                                            const std::vector<Found>& found,
@@ -155,7 +155,7 @@ bool is_alive(const Found& instance) {
 void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRecord>& launch,
                    const std::optional<ControlReply>& reply) {
     if (!reply) {
-        return;  // nobody has been told to end: the clean-up ends them
+        return;  // nobody was told to end: the clean-up does it
     }
     for (const auto& instance : found) {
         const auto same_rank = [&](const ControlReply::Part& part) {
@@ -178,7 +178,7 @@ std::optional<ControlReply> ask_to_stop(const std::string& mount, milliseconds p
     }
     auto reply = ask_job(mount, {verb::stop, "", patience});
     if (!reply) {
-        say(reply.error().reason + "\n  ending it without its help");
+        say(reply.error().reason + "\n  stopping it without its help");
         return std::nullopt;
     }
     return std::move(*reply);
@@ -219,10 +219,9 @@ void add_stop(CLI::App& app, Action& action) {
         app.add_subcommand("stop", "Unmount and end all daemons of the job; does nothing if there are none");
     command->add_option("--mount", options->mount,
                         "The mount that names the job (default /tmp/$USER/copper)");
-    auto* local =
-        command->add_flag("--local", options->local,
-                          "This node only, without a launcher and whatever state it is in: all of this "
-                          "user's instances (as root: everybody's), or that of --mount");
+    auto* local = command->add_flag("--local", options->local,
+                                    "This node only, in any state, without a launcher: all of this "
+                                    "user's instances (as root: everybody's), or that of --mount");
     command->add_option("--user", options->user, "With --local, as root: only this user's (name or id)")
         ->needs(local);
     command

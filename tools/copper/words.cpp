@@ -56,7 +56,7 @@ tl::expected<std::vector<std::string>, std::string> split_words(std::string_view
             if (++i == text.size()) {
                 return tl::make_unexpected(std::string("a backslash at the end"));
             }
-            // Within "..." a backslash is itself unless it stands before one of these.
+            // Within "...", a backslash escapes only these.
             if (quote == '"' && std::string_view("$`\"\\\n").find(text[i]) == std::string_view::npos) {
                 *word += c;
             }

@@ -1,4 +1,4 @@
-// Text as a shell reads and writes it, without a shell.
+// Quotes and splits text like a shell, without a shell.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace copper::cli {
 
-// In single quotes where a POSIX shell would otherwise see more than the text itself.
+// In single quotes if a POSIX shell would not take the text literally.
 std::string shell_quote(std::string_view text);
 std::string shell_quote(const std::vector<std::string>& words);
 
-// Splits at blanks, with '...', "..." and \ as in a POSIX shell; nothing is expanded. The error says what is
-// open.
+// Splits at blanks. Understands '...', "..." and \ like a POSIX shell, but expands nothing. The error names
+// the open quote.
 tl::expected<std::vector<std::string>, std::string> split_words(std::string_view text);
 
 }  // namespace copper::cli

@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# launch_copper.sh of ALCF Copper 1.0, for job scripts that call it: translates its flags and calls `copper launch`.
-# Installed under the names launch_copper_aurora.sh and launch_copper_frontier.sh too, whose default cores differ.
+# launch_copper.sh and stop_copper.sh of ALCF Copper 1.0, for job scripts that call them: translates their flags and calls
+# `copper launch` or `copper stop`. The script's name selects the command. Also installed as
+# {launch,stop}_copper_{aurora,frontier}.sh, which have other default cores.
 set -euo pipefail
 
-usage() {
+name=$(basename "$0")
+command=launch
+[[ $name != stop_* ]] || command=stop
+
+usage_of_launch() {
     cat <<'USAGE'
 usage: launch_copper.sh [options]
   -l 0..5   log level: 0 none, 1 fatal, 2 error, 3 warning, 4 info, 5 debug (default 0)
   -t WHERE  where logs go: file, stdout or both (default file)
   -d DIR    output below DIR/<jobid>/ (default ~/copper-logs)
   -T N      number of readers (default 1)
-  -M BYTES  larger files are not broadcast, each node reads them for itself (default: no limit)
-  -b LIST   cores for the daemon (default: of the machine the script is named for, if it has them; else chosen)
+  -M BYTES  each node reads larger files itself (default: no limit)
+  -b LIST   cores for the daemon (default: those of the machine in the script's name if present, otherwise auto)
   -v DIR    mount point (default /tmp/$USER/copper)
   -P -N n -A -I s     profiling outputs: accepted, the files follow in a later version
   -E -s -F -a -n      accepted, not needed any more
@@ -19,9 +24,24 @@ The same with `copper launch`: see `copper launch --help`.
 USAGE
 }
 
-notice() { printf 'launch_copper.sh: %s\n' "$*" >&2; }
+usage_of_stop() {
+    cat <<'USAGE'
+usage: stop_copper.sh [options]
+  -v DIR    mount point (default /tmp/$USER/copper)
+  -d DIR    accepted: launch_copper.sh decides where output goes
+  -l -t -T -M -E -P -N -A -I -s -b -F -a -n   accepted, not needed
+The same with `copper stop`: see `copper stop --help`.
+USAGE
+}
+
+notice() { printf '%s_copper.sh: %s\n' "$command" "$*" >&2; }
 fail() {
     notice "$1"
+    exit 1
+}
+misused() {
+    notice "$1"
+    "usage_of_$command" >&2
     exit 1
 }
 
@@ -36,8 +56,7 @@ done
 copper=${copper:-$(command -v copper || true)}
 [[ -n $copper ]] || fail "the program 'copper' is neither beside this script nor in PATH"
 
-# The name it was called by says which machine's script this stands in for.
-case $(basename "$0") in
+case $name in
     *_aurora*) wanted_cores=48,49,50,51 ;;
     *_frontier*) wanted_cores=1,2 ;;
     *) wanted_cores='' ;;
@@ -45,15 +64,17 @@ esac
 
 log_level=0
 log_where='file'
-output="$HOME/copper-logs"
+output=''
 readers=1
 file_bytes=''
 cores=''
 mount=''
 not_needed=''
 profiling=''
+given=''
 
 while getopts ':l:t:d:T:M:E:PN:AI:s:b:Fanv:h' flag; do
+    [[ $flag == [vd:?] ]] || given+=" -$flag"
     case $flag in
         l) log_level=$OPTARG ;;
         t) log_where=$OPTARG ;;
@@ -65,27 +86,23 @@ while getopts ':l:t:d:T:M:E:PN:AI:s:b:Fanv:h' flag; do
         E | s | F | a | n) not_needed+=" -$flag" ;;
         P | N | A | I) profiling+=" -$flag" ;;
         h)
-            usage
+            "usage_of_$command"
             exit 0
             ;;
-        :)
-            notice "-$OPTARG needs a value"
-            usage >&2
-            exit 1
-            ;;
-        *)
-            notice "unknown flag -$OPTARG"
-            usage >&2
-            exit 1
-            ;;
+        :) misused "-$OPTARG needs a value" ;;
+        *) misused "unknown flag -$OPTARG" ;;
     esac
 done
 shift $((OPTIND - 1))
-if (($# > 0)); then
-    notice "unexpected argument: $1"
-    usage >&2
-    exit 1
+(($# == 0)) || misused "unexpected argument: $1"
+
+if [[ $command == stop ]]; then
+    [[ -z $given ]] || notice "accepted, not needed:$given"
+    arguments=(stop)
+    [[ -z $mount ]] || arguments+=(--mount "$mount")
+    exec "$copper" "${arguments[@]}"
 fi
+
 [[ $log_level =~ ^[0-5]$ ]] || fail "-l $log_level: must be 0 to 5"
 case $log_where in
     file | stdout | both) ;;
@@ -109,7 +126,7 @@ if [[ -z $cores && -n $wanted_cores ]] && has_cores "$wanted_cores"; then
 fi
 
 job=${PBS_JOBID:-${SLURM_JOB_ID:-${FLUX_JOB_ID:-local-$$}}}
-logs="$output/$job/logs"
+logs="${output:-$HOME/copper-logs}/$job/logs"
 
 arguments=(launch --log-level "$log_level" --readers "$readers" --cores "${cores:-auto}" --create-mount)
 [[ -z $mount ]] || arguments+=(--mount "$mount")

@@ -1,1 +1,1 @@
-stop_copper.sh
+launch_copper.sh

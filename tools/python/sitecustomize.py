@@ -1,7 +1,7 @@
-"""Lets Python read modules without asking isatty() of each; `copper env` and `copper run` put it in front of PYTHONPATH.
+"""Lets Python read modules without isatty(). `copper env` and `copper run` put this module in front of PYTHONPATH.
 
-Before Python 3.14, open() asks isatty() of every file, also of the modules that it imports. That is an ioctl, which Linux
-passes on to a FUSE daemon each time: the only request that is left when a package is imported again through Copper.
+Before Python 3.14, open() calls isatty() on every file, including imported modules. isatty() is an ioctl, which Linux
+always passes on to the FUSE daemon: the only request that remains when a package is imported again through Copper.
 """
 
 import sys
@@ -19,7 +19,7 @@ def _read_modules_plainly():
 
 
 def _run_the_next_one():
-    """A sitecustomize module of the site or the user, which this one stands in front of."""
+    """Runs the sitecustomize module of the site or the user, which this module hides."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 

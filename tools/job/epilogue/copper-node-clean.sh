@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The part that prologue and epilogue scripts share: leaves nothing of Copper of one user's job on this node, nor of what
-# earlier ones left. A live daemon that names another batch job is spared: jobs of one user may share a node.
+# Shared by prologue and epilogue scripts: removes everything that a user's job, or an earlier one, left of Copper on this
+# node. Spares live daemons of other batch jobs, because jobs of one user may share a node.
 #   copper-node-clean.sh USER JOB
-# Run as root by the batch system. Ends with 0 whatever happens, because a failing prologue or epilogue takes the node
-# out of service; the reason goes to the system log instead. COPPER names the program if it is not beside this script's
-# installation (../../../bin) nor in PATH.
+# The batch system runs it as root. Always ends with 0, because a failing prologue or epilogue takes the node out of
+# service; the reason goes to the system log. COPPER names the program if it is neither in this script's installation
+# (../../../bin) nor in PATH.
 set -euo pipefail
 
-# A user whose files cannot be reached must not hold the node.
+# A user with unreachable files must not block the node.
 readonly seconds_max=180
 
 note() {

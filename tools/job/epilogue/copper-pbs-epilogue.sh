@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # PBS: for $PBS_HOME/mom_priv/epilogue (runs as root on each node when a job ends; arguments: job id, user, group, ...).
-# Leaves nothing of Copper of that job on the node. Always ends with 0.
-# It may be a copy: then it looks for the installation that COPPER or PATH lead to,
-# which must be root's own.
+# Removes everything that the job left of Copper. Always ends with 0.
+# A copy of this script uses the installation that COPPER or PATH lead to,
+# which must belong to root.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Slurm: for slurm.conf's Epilog= (runs as root on each node when a job ends). Leaves nothing of Copper of that job on
-# the node. Always ends with 0: a failing epilogue drains the node.
+# Slurm: for slurm.conf's Epilog= (runs as root on each node when a job ends). Removes everything that the job left of
+# Copper. Always ends with 0: a failing epilogue drains the node.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # PBS: for $PBS_HOME/mom_priv/prologue (runs as root on each node before a job starts; arguments: job id, user, ...).
-# Always ends with 0. It may be a copy: then it looks for the installation that COPPER or PATH lead to,
-# which must be root's own.
+# Always ends with 0. A copy of this script uses the installation that COPPER or PATH lead to,
+# which must belong to root.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -11,7 +11,7 @@ if [[ ! -x $here/copper-node-prepare.sh ]]; then
 fi
 if [[ -x $here/copper-node-prepare.sh && -O $here/copper-node-prepare.sh ]]; then
     "$here/copper-node-prepare.sh" || true
-    # What an earlier job left is cleared like after a job.
+    # Clean up after earlier jobs, like an epilogue.
     "$here/../epilogue/copper-node-clean.sh" "${2:-}" "${1:-}" || true
 else
     logger -t copper-prepare -- "no Copper installation found by $0: nothing done" || true

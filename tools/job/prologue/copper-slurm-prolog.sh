@@ -4,6 +4,6 @@ set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 "$here/copper-node-prepare.sh" || true
-# What an earlier job left is cleared like after a job.
+# Clean up after earlier jobs, like an epilogue.
 "$here/../epilogue/copper-slurm-epilog.sh" || true
 exit 0
