@@ -24,7 +24,7 @@ class BatchEvidence {
     // Names that lie within `near` positions of the one before, and how many of them make a batch worth it.
     static constexpr std::uint64_t near = 8;
     static constexpr std::uint32_t in_a_row = 8;
-    static constexpr std::chrono::microseconds fast_operation{100};
+    static constexpr std::chrono::microseconds fast_operation{200};
     static constexpr std::size_t directories_max = 1024;
 
     // A program asks for the name at this position. True: ask for the batch it lies in.

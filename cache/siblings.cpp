@@ -29,7 +29,6 @@ struct Siblings::State : std::enable_shared_from_this<State> {
     struct Group {
         std::set<std::string, std::less<>> left;   // neither fetched nor used
         std::set<std::string, std::less<>> ahead;  // fetched, and not used yet
-        std::uint32_t used = 0;
         std::size_t window = window_min;
     };
     using GroupKey = std::tuple<std::string, std::string, Use>;  // directory, suffix
@@ -50,8 +49,7 @@ struct Siblings::State : std::enable_shared_from_this<State> {
     // What there is room for, from `name` on.
     std::vector<std::string> next(Group& group, const std::string& name) {
         std::vector<std::string> chosen;
-        while (group.used >= noticed_after && group.ahead.size() < group.window && !group.left.empty() &&
-               in_flight < in_flight_max) {
+        while (group.ahead.size() < group.window && !group.left.empty() && in_flight < in_flight_max) {
             auto nearest = group.left.upper_bound(name);
             if (nearest == group.left.end()) {
                 nearest = group.left.begin();
@@ -120,11 +118,10 @@ void Siblings::used(const std::string& path, Use use) {
         }
         if (group->second.ahead.erase(name) != 0) {
             ++counters_.used;
-            group->second.window = std::min(group->second.window + 4, window_max);
+            group->second.window = std::min(group->second.window + window_growth, window_max);
         } else if (group->second.left.erase(name) == 0) {
             return;  // it has been used before
         }
-        ++group->second.used;
         chosen = state_->next(group->second, name);
     }
     counters_.fetched += chosen.size();

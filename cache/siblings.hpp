@@ -11,22 +11,22 @@
 
 namespace copper {
 
-// An import uses most modules of a package, one after the other, and each waits for a slow filesystem by
-// itself. So once a program has used several files of a directory with the same suffix, others are fetched at
-// the same time: their attributes if the files were looked up, and their bytes if they were read. A
-// filesystem that answers at once gains nothing by that, and is left alone.
+// An import uses most modules of a package, one after the other, and each waits for a slow filesystem alone.
+// So once a program has used a file of a directory, others with the same suffix are fetched at the same time:
+// their attributes if the file was looked up, and their bytes if it was read. A filesystem that answers at
+// once gains nothing by that, and is left alone.
 //
-// What was fetched and was not used yet stays within a window. The window grows by one for each file that is
-// used: so no more is fetched in vain than was used before, and a few.
+// Files that were fetched and not used yet stay within a window. Each file that is used widens it. So where
+// programs use few files of a directory, few are fetched in vain.
 //
 // Thread-safe.
 class Siblings {
   public:
     enum class Use : std::uint8_t { looked_up, read };
 
-    static constexpr std::uint32_t noticed_after = 1;  // files
     static constexpr std::size_t window_min = 16;
     static constexpr std::size_t window_max = 128;
+    static constexpr std::size_t window_growth = 4;   // for each file used
     static constexpr std::size_t in_flight_max = 24;  // of a node: demand has readers left
     static constexpr std::size_t groups_max = 512;
 
