@@ -47,18 +47,20 @@ void XattrResolver::resolve_alone(const std::string& path, const Waiter& waiter)
 
 void XattrResolver::resolve_present(const std::string& path, const Present& place, const Waiter& waiter) {
     const std::string directory(parent_path(path));
-    if (!evidence_.is_worth_batch(directory, *place.directory->directory(), place.position)) {
+    const ObjectKey batch = batch_key(ObjectKind::xattr_batch, directory, place);
+    const bool is_worth_batch =
+        evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
+    if (!is_worth_batch && cache_.find(batch) == nullptr) {
         resolve_alone(path, waiter);
         return;
     }
-    cache_.get(batch_key(ObjectKind::xattr_batch, directory, place),
-               [this, path, waiter](const ObjectPtr& object) {
-                   if (auto found = found_in(object, base_name(path))) {
-                       waiter(std::move(*found));
-                   } else {
-                       resolve_alone(path, waiter);
-                   }
-               });
+    cache_.get(batch, [this, path, waiter](const ObjectPtr& object) {
+        if (auto found = found_in(object, base_name(path))) {
+            waiter(std::move(*found));
+        } else {
+            resolve_alone(path, waiter);
+        }
+    });
 }
 
 }  // namespace copper

@@ -1,13 +1,17 @@
 #include "fuse/connection.hpp"
 
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <pthread.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <system_error>
 
 namespace copper {
@@ -60,6 +64,42 @@ fuse_session* new_session(const SessionOptions& options, Served& served) {
     return session;
 }
 
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 14)
+// INIT is the first request, and the kernel sends no other before it has the answer.
+std::atomic<bool>& next_answer_is_inits() {
+    static std::atomic<bool> is_next = false;
+    return is_next;
+}
+
+ssize_t write_answer(int device, iovec* parts, int count, void*) {
+    if (next_answer_is_inits().exchange(false) && count == 2) {
+        fuse_init_out answer{};
+        const std::size_t bytes = std::min(parts[1].iov_len, sizeof answer);
+        std::memcpy(&answer, parts[1].iov_base, bytes);
+        answer.flags |= FUSE_PARALLEL_DIROPS;
+        std::memcpy(parts[1].iov_base, &answer, bytes);
+    }
+    return ::writev(device, parts, count);
+}
+
+ssize_t read_request(int device, void* buffer, std::size_t bytes_max, void*) {
+    return ::read(device, buffer, bytes_max);
+}
+
+// libfuse does not tell the kernel that it may look up several names of a directory at the same time (seen
+// with 3.14), so the kernel would send one lookup after the other, and each waits for the filesystem. So the
+// answer to INIT is completed on its way.
+void allow_parallel_lookups(fuse_session* session) {
+    const fuse_custom_io io{
+        .writev = write_answer, .read = read_request, .splice_receive = nullptr, .splice_send = nullptr};
+    if (fuse_session_custom_io(session, &io, fuse_session_fd(session)) == 0) {
+        next_answer_is_inits() = true;
+    }
+}
+#else
+void allow_parallel_lookups(fuse_session*) {}
+#endif
+
 }  // namespace
 
 Connection::Connection(const SessionOptions& options, Served& served)
@@ -78,6 +118,7 @@ std::optional<std::string> Connection::mount() {
         return "cannot mount at " + mount_point_ + ": " + message;
     }
     is_mounted_ = true;
+    allow_parallel_lookups(session_.get());
     return std::nullopt;
 }
 

@@ -153,6 +153,73 @@ class Emulated(MountTestCase):
         self.assertEqual([], mounts_below(directory))
 
 
+class Mirrored(MountTestCase):
+    """Copper on a slow filesystem: what it asks for, and that it waits for many things at the same time."""
+
+    FILES = 24
+    LATENCY = 0.1
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.source = cls.make_directory()
+        for number in range(cls.FILES):
+            for name in (f"file.{number:02}", f"module-{number:02}.pyc"):
+                pathlib.Path(cls.source, name).write_bytes(bytes([number]) * 1000)
+
+    def setUp(self):
+        if not os.path.exists(program()):
+            self.skipTest("needs libfuse 3.14 or later")
+        model = f"{self.make_directory()}/model.toml"
+        pathlib.Path(model).write_text(f"metadata_latency_ms = {self.LATENCY * 1e3}\n", encoding="utf-8")
+        self.slow = SlowFilesystem(self.source, model)
+        self.slow.__enter__()
+        self.addCleanup(self.slow.close)
+        self.original = self.slow.mount()
+        self.job = self.launch(nodes=2, trees=[self.original], options=["--readers", "1"])
+        self.shown = self.job.mirrored(self.job.other_than_reader(), self.original)
+        os.listdir(self.shown)
+
+    def counted(self, action):
+        before = self.slow.counters()
+        started = time.monotonic()
+        action()
+        seconds = time.monotonic() - started
+        return dict(self.slow.counters() - before), seconds
+
+    def test_attributes_come_for_what_is_asked(self):
+        def look_up(count):
+            for number in range(count):
+                self.assertEqual(1000, os.stat(f"{self.shown}/file.{10 * number:02}").st_size)
+                self.assertFalse(os.path.lexists(f"{self.shown}/absent-{number}"))
+        # (The suffixes differ, so none is fetched for another one's sake.)
+        self.assertEqual({"lookup": 2}, self.counted(lambda: look_up(2))[0])
+        self.assertEqual({}, self.counted(lambda: look_up(2))[0])
+        self.assertEqual({}, self.counted(lambda: os.listdir(self.shown))[0])
+
+    def test_lookups_in_a_directory_wait_at_the_same_time(self):
+        def look_up():
+            threads = [threading.Thread(target=os.stat, args=(f"{self.shown}/file.{number:02}",))
+                       for number in range(self.FILES)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertLess(self.counted(look_up)[1], self.FILES * self.LATENCY / 2)
+
+    def test_what_lies_beside_a_file_that_is_read_is_fetched_with_it(self):
+        def read():
+            for number in ((11 * turn) % self.FILES for turn in range(self.FILES)):  # in no order, as an import does
+                self.assertEqual(bytes([number]) * 1000, pathlib.Path(self.shown, f"module-{number:02}.pyc").read_bytes())
+        counts, seconds = self.counted(read)
+        self.assertEqual({"lookup": self.FILES, "open": self.FILES, "read": self.FILES, "bytes_read": 1000 * self.FILES},
+                         counts)
+        self.assertLess(seconds, 2 * self.FILES * self.LATENCY / 2)
+        totals = self.job.totals()["fuse"]
+        self.assertLess(self.FILES / 2, totals["siblings_used"])
+        self.assertLessEqual(totals["siblings_used"], totals["siblings_fetched"])
+
+
 class Storm(MountTestCase):
     def setUp(self):
         if not os.path.exists(program()):
