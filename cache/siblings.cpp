@@ -86,6 +86,7 @@ struct Siblings::State : std::enable_shared_from_this<State> {
     Cache& cache;
     const Options options;
     std::atomic<std::size_t> in_flight = 0;
+    std::atomic<std::size_t> names = 0;  // of all groups when they were made
     Guarded<std::map<GroupKey, Group>> groups;
 };
 
@@ -111,10 +112,12 @@ void Siblings::used(const std::string& path, Use use) {
         const State::GroupKey key(directory, suffix, use);
         auto group = groups->find(key);
         if (group == groups->end()) {
-            if (groups->size() >= groups_max) {
+            State::Group made = State::group_of(*names, suffix);
+            if ((state_->names += made.left.size()) > names_max) {
                 groups->clear();
+                state_->names = made.left.size();
             }
-            group = groups->emplace(key, State::group_of(*names, suffix)).first;
+            group = groups->emplace(key, std::move(made)).first;
         }
         if (group->second.ahead.erase(name) != 0) {
             ++counters_.used;

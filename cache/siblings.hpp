@@ -26,9 +26,9 @@ class Siblings {
 
     static constexpr std::size_t window_min = 16;
     static constexpr std::size_t window_max = 128;
-    static constexpr std::size_t window_growth = 4;   // for each file used
-    static constexpr std::size_t in_flight_max = 24;  // of a node: demand has readers left
-    static constexpr std::size_t groups_max = 512;
+    static constexpr std::size_t window_growth = 4;      // for each file used
+    static constexpr std::size_t in_flight_max = 24;     // of a node: demand has readers left
+    static constexpr std::size_t names_max = 1U << 16U;  // of all directories; then evidence begins anew
 
     struct Options {
         std::uint64_t file_bytes_max = extent_bytes;  // larger files are not read ahead

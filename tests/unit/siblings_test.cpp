@@ -20,7 +20,8 @@ class SiblingsTest : public testing::Test {
     static std::string name(int i) { return "m" + std::to_string(1000 + i) + ".pyc"; }
     static std::string path(int i) { return "/t/d/" + name(i); }
 
-    void put_directory(int files, std::chrono::microseconds operation_time) {
+    void put_directory(int files, std::chrono::microseconds operation_time,
+                       const std::string& directory_path = "/t/d") {
         std::vector<Listing::NewEntry> names;
         for (int i = 0; i < files; ++i) {
             names.push_back({.name = name(i), .target = {}, .attributes = {.inode = 1, .mode = S_IFREG}});
@@ -32,7 +33,7 @@ class SiblingsTest : public testing::Test {
         directory.entries = directory.names.size();
         directory.first_names = {std::string(directory.names.at(0).name)};
         directory.operation_time = operation_time;
-        cache.deliver({.kind = ObjectKind::directory, .path = "/t/d"}, make_object(directory));
+        cache.deliver({.kind = ObjectKind::directory, .path = directory_path}, make_object(directory));
     }
     void arrive() {
         while (!asked.empty()) {
@@ -144,6 +145,22 @@ TEST_F(SiblingsTest, LargeFilesAreNotReadAhead) {
     }
     EXPECT_GT(count(ObjectKind::entry), 0U);
     EXPECT_EQ(count(ObjectKind::extent), 0U);
+}
+
+// The first directory is forgotten after many others, so its first file is a first one again.
+TEST_F(SiblingsTest, WhatIsRememberedIsBounded) {
+    put_directory(2000, slow);
+    siblings.used(path(0), Use::looked_up);
+    arrive();
+    for (int i = 0; i < 40; ++i) {
+        const std::string directory = "/t/d" + std::to_string(i);
+        put_directory(2000, slow, directory);
+        siblings.used(directory + "/" + name(0), Use::looked_up);
+        arrive();
+    }
+    const std::uint64_t before = counters.fetched;
+    siblings.used(path(0), Use::looked_up);
+    EXPECT_GT(counters.fetched, before);
 }
 
 TEST_F(SiblingsTest, UnknownDirectoriesTellNothing) {
