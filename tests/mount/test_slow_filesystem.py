@@ -245,7 +245,9 @@ class Storm(MountTestCase):
         self.assertEqual(2 * opens["alone"], opens["direct"])
         self.assertEqual(opens["alone"], opens["first"])  # each file once for the whole job
         self.assertEqual(2 * opens["alone"], opens["nothing"])
-        self.assertEqual(0, sum(found["second"]["operations"].values()))
+        # The package was written a moment ago. What cannot be proven to have settled is read again.
+        operations = {name: sum(row["operations"].values()) for name, row in found.items()}
+        self.assertLess(operations["second"], operations["first"] / 20)
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
 
     def test_bad_input(self):
