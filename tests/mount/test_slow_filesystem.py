@@ -243,11 +243,11 @@ class Storm(MountTestCase):
         opens = {name: row["operations"]["open"] for name, row in found.items()}
         self.assertGreater(opens["alone"], 2000)
         self.assertEqual(2 * opens["alone"], opens["direct"])
-        self.assertEqual(opens["alone"], opens["first"])  # each file once for the whole job
         self.assertEqual(2 * opens["alone"], opens["nothing"])
-        # The package was written a moment ago. What cannot be proven to have settled is read again.
-        operations = {name: sum(row["operations"].values()) for name, row in found.items()}
-        self.assertLess(operations["second"], operations["first"] / 20)
+        # Each file once for the whole job, but for those that cannot be proven to have settled: the package was
+        # written a moment ago, and these are read again.
+        self.assertIn(opens["first"], range(opens["alone"], opens["alone"] * 21 // 20))
+        self.assertLess(opens["second"], opens["alone"] / 20)
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
 
     def test_bad_input(self):
