@@ -121,8 +121,6 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
     auto& counters = counters_of(path);
     const auto began = std::chrono::steady_clock::now();
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
-    // Of several operations the fastest: a thread that had to wait for a processor must not make the
-    // filesystem look slow.
     auto operation_time = std::chrono::steady_clock::now() - began;
     if (!opened) {
         ++counters.listings;
@@ -160,7 +158,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
         }
         auto listed = std::make_shared<ListedDirectory>();
         listed->directory = names->directory();
-        listed->directory.operation_time = std::chrono::ceil<std::chrono::microseconds>(operation_time);
+        listed->directory.operation_time = operation_times_.note(before->filesystem, operation_time);
         listed->names = std::move(*names);
         if (listed->directory.bytes() > object_bytes_max) {
             return failed(E2BIG);
