@@ -119,9 +119,9 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
     using Found = ListedDirectories::Found;
     const auto failed = [](int error) { return Found{.object = make_error(error), .names = nullptr}; };
     auto& counters = counters_of(path);
-    const auto began = std::chrono::steady_clock::now();
+    const TimeWaited to_open;
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
-    auto operation_time = std::chrono::steady_clock::now() - began;
+    auto operation_time = to_open.elapsed();
     if (!opened) {
         ++counters.listings;
         return failed(opened.error());
@@ -142,9 +142,9 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
             return {.object = make_object(current->directory, lifetime_in(opened->path)),
                     .names = std::move(current)};
         }
-        const auto read_began = std::chrono::steady_clock::now();
+        const TimeWaited to_read;
         auto names = read_names(stream->get(), *opened, counters);
-        operation_time = std::min(operation_time, std::chrono::steady_clock::now() - read_began);
+        operation_time = std::min(operation_time, to_read.elapsed());
         if (!names) {
             return failed(names.error());
         }

@@ -1,6 +1,8 @@
 // How fast a filesystem answers. Internal to cache/backing/.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -12,8 +14,29 @@
 
 namespace copper {
 
-// Thread-safe. A measured time can be too long, as the thread had to wait for a processor, but never too
-// short. So a filesystem is as fast as the fastest of the last few operations.
+// The time that an operation of the calling thread waits for the filesystem. Nothing, if the thread did not
+// sleep: then it waited for a processor at most (getrusage(2): a voluntary context switch is a wait for
+// something else).
+class TimeWaited {
+  public:
+    std::chrono::nanoseconds elapsed() const {
+        return switches() == switches_before_ ? std::chrono::nanoseconds(0)
+                                              : std::chrono::steady_clock::now() - began_;
+    }
+
+  private:
+    static long switches() {
+        struct rusage usage {};
+        ::getrusage(RUSAGE_THREAD, &usage);
+        return usage.ru_nvcsw;
+    }
+
+    const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+    const long switches_before_ = switches();
+};
+
+// Thread-safe. On a busy machine an operation takes longer than its filesystem does. So a filesystem is as
+// fast as the fastest of the last few operations.
 class OperationTimes {
   public:
     static constexpr std::size_t remembered = 8;

@@ -342,8 +342,7 @@ TEST_P(Backing, ALocalFilesystemAnswersAtOnce) {
         ASSERT_NE(object->directory(), nullptr);
         least = std::min(least, object->directory()->operation_time);
     }
-    EXPECT_GT(least.count(), 0) << "it is measured";
-    EXPECT_LT(least, milliseconds(10));
+    EXPECT_EQ(least.count(), 0) << "nothing is waited for";
 }
 
 TEST_P(Backing, AHugeDirectoryComesInPiecesAndBatches) {

@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
-
-#include "tests/support/directory_object.hpp"
+#include <thread>
 
 #include "cache/backing/operation_times.hpp"
+#include "tests/support/directory_object.hpp"
 
 namespace copper {
 namespace {
@@ -98,6 +99,16 @@ TEST_F(Evidence, NoneIsNeededWhereTheFilesystemAnswersAtOnce) {
     directory.operation_time = BatchEvidence::fast_operation;
     EXPECT_FALSE(BatchEvidence::answers_at_once(directory));
     EXPECT_FALSE(ask(6));
+}
+
+TEST(TimeWaited, CountsSleepAndNotWork) {
+    const TimeWaited waited;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    EXPECT_EQ(waited.elapsed().count(), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_GE(waited.elapsed(), std::chrono::milliseconds(1));
 }
 
 TEST(OperationTimes, ABusyProcessorMakesNoFilesystemSlow) {
