@@ -149,7 +149,7 @@ struct Directory {
     std::uint64_t entries = 0;
     std::vector<std::string> first_names;  // of each piece: piece_entries entries, in the last one the rest
     Listing names;                         // the only piece; empty if there are several
-    // How long one operation on its filesystem took the reader.
+    // How long the reader waits for one operation on its filesystem.
     std::chrono::microseconds operation_time{0};
 
     // Nothing: the name sorts before all others, so it is absent.
