@@ -27,11 +27,15 @@ std::string_view suffix_of(std::string_view name) {
 struct Siblings::State : std::enable_shared_from_this<State> {
     // Files of one directory with one suffix.
     struct Group {
-        std::set<std::string, std::less<>> left;   // neither fetched nor used
-        std::set<std::string, std::less<>> ahead;  // fetched, and not used yet
+        std::set<std::string> left;   // neither fetched nor used
+        std::set<std::string> ahead;  // fetched, and not used yet
         std::size_t window = window_min;
     };
     using GroupKey = std::tuple<std::string, std::string, Use>;  // directory, suffix
+    struct Groups {
+        std::map<GroupKey, Group> by_key;
+        std::size_t names = 0;  // of all groups when they were made
+    };
 
     State(Cache& its_cache, Options its_options) : cache(its_cache), options(its_options) {}
 
@@ -86,8 +90,7 @@ struct Siblings::State : std::enable_shared_from_this<State> {
     Cache& cache;
     const Options options;
     std::atomic<std::size_t> in_flight = 0;
-    std::atomic<std::size_t> names = 0;  // of all groups when they were made
-    Guarded<std::map<GroupKey, Group>> groups;
+    Guarded<Groups> groups;
 };
 
 Siblings::Siblings(Cache& cache, Counters& counters, Options options)
@@ -110,14 +113,14 @@ void Siblings::used(const std::string& path, Use use) {
     {
         auto groups = state_->groups.lock();
         const State::GroupKey key(directory, suffix, use);
-        auto group = groups->find(key);
-        if (group == groups->end()) {
+        auto group = groups->by_key.find(key);
+        if (group == groups->by_key.end()) {
             State::Group made = State::group_of(*names, suffix);
-            if ((state_->names += made.left.size()) > names_max) {
-                groups->clear();
-                state_->names = made.left.size();
+            if (groups->names + made.left.size() > names_max) {
+                *groups = {};
             }
-            group = groups->emplace(key, std::move(made)).first;
+            groups->names += made.left.size();
+            group = groups->by_key.emplace(key, std::move(made)).first;
         }
         if (group->second.ahead.erase(name) != 0) {
             ++counters_.used;
