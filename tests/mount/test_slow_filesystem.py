@@ -7,14 +7,14 @@ import subprocess
 import threading
 import time
 
-from copper import REPOSITORY, mounts_below, processes_of
-from mounted import MountTestCase
-from slow_filesystem import SlowFilesystem, program
+from copper import REPOSITORY, mounts_below
+from slow_filesystem import program
+from slow_mounted import SlowTestCase
 
 STORM = REPOSITORY / "bench" / "storm"
 
 
-class Emulated(MountTestCase):
+class Emulated(SlowTestCase):
     FILES = 10
 
     @classmethod
@@ -26,26 +26,6 @@ class Emulated(MountTestCase):
         os.mkdir(f"{cls.source}/below")
         os.symlink("file-0", f"{cls.source}/relative")
         os.symlink(f"{cls.source}/file-1", f"{cls.source}/absolute")
-
-    def setUp(self):
-        if not os.path.exists(program()):
-            self.skipTest("needs libfuse 3.14 or later")
-
-    def serve(self, text=""):
-        """A filesystem with a model of its own. What is left of it is a failure."""
-        model = f"{self.make_directory()}/model.toml"
-        pathlib.Path(model).write_text(text, encoding="utf-8")
-        slow = SlowFilesystem(self.source, model)
-        slow.__enter__()
-        directory = slow.directory
-
-        def close():
-            self.assertEqual([], slow.close())
-            self.assertEqual([], mounts_below(directory))
-            self.assertEqual({}, processes_of(directory))
-            self.assertFalse(os.path.exists(directory))
-        self.addCleanup(close)
-        return slow
 
     def counted(self, slow, action):
         """What an action costs, by kind."""
@@ -153,7 +133,7 @@ class Emulated(MountTestCase):
         self.assertEqual([], mounts_below(directory))
 
 
-class Mirrored(MountTestCase):
+class Mirrored(SlowTestCase):
     """Copper on a slow filesystem: what it asks for, and that it waits for many things at the same time."""
 
     FILES = 24
@@ -168,13 +148,8 @@ class Mirrored(MountTestCase):
                 pathlib.Path(cls.source, name).write_bytes(bytes([number]) * 1000)
 
     def setUp(self):
-        if not os.path.exists(program()):
-            self.skipTest("needs libfuse 3.14 or later")
-        model = f"{self.make_directory()}/model.toml"
-        pathlib.Path(model).write_text(f"metadata_latency_ms = {self.LATENCY * 1e3}\n", encoding="utf-8")
-        self.slow = SlowFilesystem(self.source, model)
-        self.slow.__enter__()
-        self.addCleanup(self.slow.close)
+        super().setUp()
+        self.slow = self.serve(f"metadata_latency_ms = {self.LATENCY * 1e3}\n")
         self.original = self.slow.mount()
         self.job = self.launch(nodes=2, trees=[self.original], options=["--readers", "1"])
         self.shown = self.job.mirrored(self.job.other_than_reader(), self.original)
@@ -220,11 +195,7 @@ class Mirrored(MountTestCase):
         self.assertLessEqual(totals["siblings_used"], totals["siblings_fetched"])
 
 
-class Storm(MountTestCase):
-    def setUp(self):
-        if not os.path.exists(program()):
-            self.skipTest("needs libfuse 3.14 or later")
-
+class Storm(SlowTestCase):
     def storm(self, *words, expected=0):
         done = subprocess.run([STORM, *words], capture_output=True, text=True, timeout=500, check=False)
         self.assertEqual(expected, done.returncode, done.stderr)
