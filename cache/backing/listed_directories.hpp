@@ -1,5 +1,5 @@
 // The names of directories that this node has listed, for the pieces and batches of them that come next.
-// Internal to cache/backing*.cpp.
+// Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,8 @@ inline constexpr const char* job_key_variable = "COPPER_JOB_KEY";
 tl::expected<std::optional<JobKey>, std::string> take_job_key();
 
 enum class KeyNeed { optional, required };
-// An error if the key is damaged, or if it is missing and the launcher says that there is one. Without it,
-// the daemon would talk to anyone else who has no key.
+// An error if the key is damaged, or if it is missing and the launcher says that there is one. A daemon
+// without a key accepts messages from any process without a key.
 tl::expected<void, std::string> check_job_key(const tl::expected<std::optional<JobKey>, std::string>& key,
                                               KeyNeed need);
 
