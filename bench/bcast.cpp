@@ -82,7 +82,7 @@ class Rig final : private Mover::Effects {
           fabric_(fabric),
           store_(store),
           cache_({.budget_bytes = 2 * largest},
-                 [this](const ObjectKey& key) {
+                 [this](const ObjectKey& key, FetchFor) {
                      if (asks_) {
                          wanted_.push_back(key);
                      }
@@ -141,7 +141,7 @@ class Rig final : private Mover::Effects {
         while (!condition()) {
             const auto now = SteadyClock::now();
             while (!wanted_.empty()) {
-                mover_.want(std::exchange(wanted_.front(), {}), now);
+                mover_.want(std::exchange(wanted_.front(), {}), FetchFor::demand, now);
                 wanted_.pop_front();
             }
             while (!reads_.empty()) {

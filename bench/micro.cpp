@@ -36,7 +36,7 @@ std::vector<ObjectKey> keys_of(int thread) {
     return keys;
 }
 
-Cache cache({.budget_bytes = std::uint64_t{1} << 30}, [](const ObjectKey&) {});
+Cache cache({.budget_bytes = std::uint64_t{1} << 30}, [](const ObjectKey&, FetchFor) {});
 
 void cache_insert(benchmark::State& state) {  // each thread its own keys
     const auto keys = keys_of(state.thread_index());

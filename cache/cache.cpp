@@ -37,7 +37,7 @@ bool Cache::is_current(const Slot& slot) const {
     return slot.kept != nullptr && (!slot.kept->expires || options_.clock() < *slot.kept->expires);
 }
 
-void Cache::get(const ObjectKey& key, Waiter waiter) {
+void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
     ObjectPtr hit;
     KeptPtr expired;
     bool first = false;
@@ -68,7 +68,7 @@ void Cache::get(const ObjectKey& key, Waiter waiter) {
     }
     if (first) {
         extents_in_flight_ += is_extent(key) ? 1 : 0;
-        fetch_(key);
+        fetch_(key, why);
     }
 }
 

@@ -17,12 +17,19 @@ namespace copper {
 
 using Clock = std::function<TimePoint()>;
 
+// Why an object is fetched. Readers go through what programs wait for first.
+enum class FetchFor : std::uint8_t {
+    demand,    // a program waits for it
+    guess,     // a program of this node may ask for it soon
+    everyone,  // programs of all nodes will ask for it: a profile says so, or a person (prefetch)
+};
+
 // Thread-safe. Calls waiters and the fetch function without holding a lock. A hit calls its waiter in the
 // caller's thread, a miss in the thread that delivers.
 class Cache {
   public:
     using Waiter = std::function<void(const ObjectPtr&)>;
-    using Fetch = std::function<void(const ObjectKey&)>;
+    using Fetch = std::function<void(const ObjectKey&, FetchFor)>;
 
     struct Options {
         std::uint64_t budget_bytes = 0;
@@ -38,11 +45,12 @@ class Cache {
         std::uint64_t evictions = 0;  // evicted, or too large for the budget
     };
 
-    // Calls `fetch` once for each missing object, however many callers ask; deliver() ends the fetch.
+    // Calls `fetch` once for each missing object, however many callers ask, with the reason of the first one;
+    // deliver() ends the fetch.
     Cache(Options options, Fetch fetch);
 
     // Calls `waiter` with the object, once.
-    void get(const ObjectKey& key, Waiter waiter);
+    void get(const ObjectKey& key, Waiter waiter, FetchFor why = FetchFor::demand);
 
     // The object if the cache has it, to pass it on. Counts as a use, but as neither a hit nor a miss.
     // Fetches nothing.

@@ -66,16 +66,18 @@ struct Siblings::State : std::enable_shared_from_this<State> {
     }
 
     void fetch(const std::string& path, Use use) {
-        cache.get({.kind = ObjectKind::entry, .path = path},
-                  [state = shared_from_this(), path, use](const ObjectPtr& object) {
-                      const Listing* found = object->listing();
-                      const bool is_there = found != nullptr && found->size() == 1 && !object->lifetime;
-                      if (use == Use::read && is_there) {
-                          state->fetch_bytes(path, found->at(0).attributes);
-                      } else {
-                          --state->in_flight;
-                      }
-                  });
+        cache.get(
+            {.kind = ObjectKind::entry, .path = path},
+            [state = shared_from_this(), path, use](const ObjectPtr& object) {
+                const Listing* found = object->listing();
+                const bool is_there = found != nullptr && found->size() == 1 && !object->lifetime;
+                if (use == Use::read && is_there) {
+                    state->fetch_bytes(path, found->at(0).attributes);
+                } else {
+                    --state->in_flight;
+                }
+            },
+            FetchFor::guess);
     }
 
     void fetch_bytes(const std::string& path, const Attributes& attributes) {
@@ -83,8 +85,9 @@ struct Siblings::State : std::enable_shared_from_this<State> {
             --in_flight;
             return;
         }
-        cache.get({.kind = ObjectKind::extent, .path = path, .version = hash_of(version_of(attributes))},
-                  [state = shared_from_this()](const ObjectPtr&) { --state->in_flight; });
+        cache.get(
+            {.kind = ObjectKind::extent, .path = path, .version = hash_of(version_of(attributes))},
+            [state = shared_from_this()](const ObjectPtr&) { --state->in_flight; }, FetchFor::guess);
     }
 
     Cache& cache;

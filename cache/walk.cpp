@@ -63,10 +63,10 @@ struct Walk::State : std::enable_shared_from_this<State> {
 
     void fetch(const std::vector<std::string>& paths) {
         for (const auto& path : paths) {
-            cache.get({.kind = ObjectKind::directory, .path = path},
-                      [state = shared_from_this(), path](const ObjectPtr& object) {
-                          state->arrived(path, object);
-                      });
+            cache.get(
+                {.kind = ObjectKind::directory, .path = path},
+                [state = shared_from_this(), path](const ObjectPtr& object) { state->arrived(path, object); },
+                FetchFor::guess);
         }
     }
 

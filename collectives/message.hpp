@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "cache/cache.hpp"
 #include "cache/object.hpp"
 #include "collectives/rank.hpp"
 
@@ -69,6 +70,7 @@ struct Interest {
     // Several nodes want this object, or have asked for the same objects of its group (Sharing).
     enum class Wanted : std::uint8_t { by_one_perhaps, by_several };
     Wanted wanted = Wanted::by_one_perhaps;
+    FetchFor why = FetchFor::demand;  // of the first who asked
     // Not empty: these readers could not read it, so the addressee must read it now.
     std::vector<Finding> findings = {};
     std::chrono::milliseconds spent{0};  // by them

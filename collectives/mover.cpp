@@ -118,17 +118,17 @@ std::chrono::microseconds Mover::turn_of_this_node(const ObjectKey& key) const {
     return part - part * position / (levels_max * fractions);
 }
 
-void Mover::want(const ObjectKey& key, TimePoint now) {
+void Mover::want(const ObjectKey& key, FetchFor why, TimePoint now) {
     now_ = now;
     if (effects_.find(key) != nullptr) {
         return;  // the object arrived between the miss and this call, which woke the waiters
     }
-    const auto joined = waiting_.add_local(key, membership_.self(), turn_of_this_node(key), now);
+    const auto joined = waiting_.add_local(key, why, membership_.self(), turn_of_this_node(key), now);
     if (!joined) {
         return;
     }
     if (is_cooperative(key)) {
-        spreading_.note_use(key, membership_.self(), Interest::Wanted::by_one_perhaps);
+        spreading_.note_use(key, membership_.self(), Interest::Wanted::by_one_perhaps, why);
     }
     if (*joined == Waiting::Joined::first) {
         fetch(key, *waiting_.find(key));
@@ -146,7 +146,7 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
     if (interest.attempt == 0 && !is_passed_on && spreading_.is_in_flight(key, from, interest.seen)) {
         return;
     }
-    spreading_.note_use(key, interest.origin, interest.wanted);
+    spreading_.note_use(key, interest.origin, interest.wanted, interest.why);
     if (const ObjectPtr object = effects_.find(key)) {
         spreading_.answer(key, object, {from});
         return;
@@ -203,6 +203,7 @@ void Mover::ask(Rank whom, const ObjectKey& key, Wait& wait) {
                  .hops = wait.hops,
                  .origin = wait.origin,
                  .wanted = by_several ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps,
+                 .why = wait.why,
                  .findings = own_finding(wait) != nullptr ? wait.findings : std::vector<Finding>(),
                  .spent = reading_.has(key) ? reading_.spent(key, now_) : std::chrono::milliseconds(0),
                  .news = membership_.news()});
@@ -242,8 +243,9 @@ void Mover::read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
     waiting_.read_here(key);
     if (!reading_.has(key)) {
         reading_.begin(key, purpose, spent + std::chrono::milliseconds(1), now_);
-        const bool for_others = purpose == Reading::Purpose::in_office;
-        effects_.read(key, for_others ? Effects::ReadFor::others : Effects::ReadFor::itself);
+        effects_.read(key, purpose != Reading::Purpose::in_office ? Effects::ReadFor::itself
+                           : wait.why == FetchFor::demand         ? Effects::ReadFor::others
+                                                                  : Effects::ReadFor::ahead);
     }
 }
 

@@ -60,8 +60,8 @@ class Mover {
         // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
         // Starts a read of the backing filesystem. read_done() ends it. A read for others may be delayed
-        // until less data is on its way to them.
-        enum class ReadFor : std::uint8_t { others, itself };
+        // until less data is on its way to them, and one ahead of demand until demand leaves room for it.
+        enum class ReadFor : std::uint8_t { others, itself, ahead };
         virtual void read(const ObjectKey& key, ReadFor whom) = 0;
     };
 
@@ -80,7 +80,7 @@ class Mover {
     Mover(Options options, const Trees& trees, Membership& membership, Effects& effects);
 
     // The node's cache misses this object.
-    void want(const ObjectKey& key, TimePoint now);
+    void want(const ObjectKey& key, FetchFor why, TimePoint now);
     void receive(Rank from, const Interest& interest, TimePoint now);
     void receive(Rank from, const Publication& publication, TimePoint now);
     void receive(Rank from, const Decline& decline, TimePoint now);

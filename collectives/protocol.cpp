@@ -22,9 +22,9 @@ Protocol::Protocol(Options options, const Trees& trees, Effects& effects)
       roll_call_(membership_, effects),
       failure_detector_(of_this_job(options.failure_detector, options.membership)) {}
 
-void Protocol::want(const ObjectKey& key, TimePoint now) {
+void Protocol::want(const ObjectKey& key, FetchFor why, TimePoint now) {
     now_ = now;
-    mover_.want(key, now);
+    mover_.want(key, why, now);
 }
 
 void Protocol::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now) {

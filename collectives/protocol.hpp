@@ -36,7 +36,7 @@ class Protocol {
     Protocol(Options options, const Trees& trees, Effects& effects);
 
     // The node's cache misses this object.
-    void want(const ObjectKey& key, TimePoint now);
+    void want(const ObjectKey& key, FetchFor why, TimePoint now);
     void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
     void receive(Rank from, const Message& message, TimePoint now);
     void receive_damaged(Rank from, const Damaged& damaged, TimePoint now);

@@ -61,6 +61,7 @@ void Sharing::note(const ObjectKey& key, Rank node, Askers askers) {
         object.nodes.insert(node);
     }
     ++object.interests;
+    object.is_of_all = object.is_of_all || askers == Askers::all;
     const bool was_of_several = object.is_of_several;
     object.is_of_several = was_of_several || askers == Askers::several || object.nodes.size() > 1;
     count(group, place, object, 1);
@@ -100,6 +101,9 @@ Sharing::Verdict Sharing::verdict(const ObjectKey& key) const {
     const auto object = group.objects.find(place.object);
     const bool is_known = object != group.objects.end();
     const bool is_large = place.kind == Kind::large_files;
+    if (is_known && object->second.is_of_all) {
+        return Verdict::shared;
+    }
     if (is_large ? is_known && is_shared(object->second) : group.left > 0) {
         return Verdict::shared;
     }

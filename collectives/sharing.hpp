@@ -47,7 +47,8 @@ class Sharing {
     explicit Sharing(Options options);
 
     enum class Verdict : std::uint8_t { unknown, shared, own };
-    enum class Askers : std::uint8_t { one, several };
+    // all: of each node, programs will use the object. It is shared, whatever its group is.
+    enum class Askers : std::uint8_t { one, several, all };
 
     // `node` asks for the object, perhaps with others.
     void note(const ObjectKey& key, Rank node, Askers askers = Askers::one);
@@ -66,6 +67,7 @@ class Sharing {
         std::set<Rank> nodes;  // at most as many as make it shared
         std::uint32_t interests = 0;
         bool is_of_several = false;
+        bool is_of_all = false;
     };
     struct Group {
         std::map<std::uint64_t, Object> objects;  // by the hash of key or path

@@ -33,9 +33,11 @@ Spreading::Spreading(const Options& options, const Membership& membership, Effec
       sharing_({.nodes = membership.size()}),
       received_(membership.size(), Seen{}) {}
 
-void Spreading::note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted) {
-    const bool are_several = wanted == Interest::Wanted::by_several;
-    sharing_.note(key, origin, are_several ? Sharing::Askers::several : Sharing::Askers::one);
+void Spreading::note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted, FetchFor why) {
+    sharing_.note(key, origin,
+                  why == FetchFor::everyone                ? Sharing::Askers::all
+                  : wanted == Interest::Wanted::by_several ? Sharing::Askers::several
+                                                           : Sharing::Askers::one);
 }
 
 Interest::Wanted Spreading::wanted(const ObjectKey& key) {

@@ -54,8 +54,8 @@ class Spreading {
 
     Spreading(const Options& options, const Membership& membership, Effects& effects);
 
-    // Evidence: `origin`, or several nodes, ask for the object.
-    void note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted);
+    // Evidence: `origin`, or several nodes, ask for the object; or all will.
+    void note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted, FetchFor why);
     // What this node's own interest should say.
     Interest::Wanted wanted(const ObjectKey& key);
     // No node but the asker wants the object.

@@ -20,7 +20,7 @@ void Waiting::begin_deadline(Wait& wait, TimePoint now) const {
     wait.deadline_max = now + options_.deadline * options_.deadlines_max;
 }
 
-std::optional<Waiting::Joined> Waiting::add_local(const ObjectKey& key, Rank self,
+std::optional<Waiting::Joined> Waiting::add_local(const ObjectKey& key, FetchFor why, Rank self,
                                                   std::chrono::microseconds early, TimePoint now) {
     const auto [entry, is_new] = waits_.try_emplace(key);
     Wait& wait = entry->second;
@@ -32,6 +32,7 @@ std::optional<Waiting::Joined> Waiting::add_local(const ObjectKey& key, Rank sel
     begin_deadline(wait, now);
     if (is_new) {
         wait.origin = self;
+        wait.why = why;
         return Joined::first;
     }
     if (Asked* asked = std::get_if<Asked>(&wait.state)) {
@@ -52,6 +53,7 @@ Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Intere
     }
     wait.origin = interest.origin;
     wait.wanted = interest.wanted;
+    wait.why = interest.why;
     wait.hops = interest.hops + 1;
     begin_deadline(wait, now);
     return Joined::first;

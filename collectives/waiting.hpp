@@ -39,9 +39,10 @@ struct Wait {
     std::vector<Rank> askers;  // other nodes that want it
     Rank origin;               // one of those nodes, or this one
     Interest::Wanted wanted = Interest::Wanted::by_one_perhaps;
-    std::uint32_t attempt = 0;      // above 0: asked for in vain
-    std::uint32_t hops = 0;         // of the interest, up to here
-    std::vector<Finding> findings;  // of readers, perhaps including this node, that could not read it
+    FetchFor why = FetchFor::demand;  // of the first who asked
+    std::uint32_t attempt = 0;        // above 0: asked for in vain
+    std::uint32_t hops = 0;           // of the interest, up to here
+    std::vector<Finding> findings;    // of readers, perhaps including this node, that could not read it
     TimePoint deadline;
     TimePoint deadline_max;              // Working cannot put the deadline off beyond this
     std::chrono::microseconds early{0};  // how long before the deadline this node reads directly
@@ -68,8 +69,8 @@ class Waiting {
     bool has_room() const { return waits_.size() < options_.entries_max; }
     enum class Joined : std::uint8_t { first, later };
     // Processes of this node want the object now. Nothing if they already did.
-    std::optional<Joined> add_local(const ObjectKey& key, Rank self, std::chrono::microseconds early,
-                                    TimePoint now);
+    std::optional<Joined> add_local(const ObjectKey& key, FetchFor why, Rank self,
+                                    std::chrono::microseconds early, TimePoint now);
     Joined add_asker(const ObjectKey& key, Rank from, const Interest& interest, TimePoint now);
 
     void ask(const ObjectKey& key, Rank whom, TimePoint now);

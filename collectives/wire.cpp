@@ -505,7 +505,8 @@ Encoded encode(Builder& builder, const Interest& interest) {
     return {.type = wire::Content::Interest,
             .offset = wire::CreateInterest(builder, key, interest.seen[0], interest.seen[1], interest.attempt,
                                            interest.hops, interest.origin.value,
-                                           interest.wanted == Interest::Wanted::by_several, findings,
+                                           interest.wanted == Interest::Wanted::by_several,
+                                           static_cast<wire::FetchFor>(interest.why), findings,
                                            static_cast<std::uint64_t>(interest.spent.count()), news)
                           .Union(),
             .body = {}};
@@ -607,6 +608,9 @@ Decoded decode(const wire::Interest& interest, const Blob&) {
     if (interest.spent_milliseconds() > std::uint64_t{duration_milliseconds_max}) {
         return refuse("an interest in what was read for ever");
     }
+    if (interest.why() > wire::FetchFor::MAX) {
+        return refuse("an interest for no known reason");
+    }
     return Interest{
         .key = std::move(*key),
         .seen = {interest.seen_eager(), interest.seen_bulk()},
@@ -614,6 +618,7 @@ Decoded decode(const wire::Interest& interest, const Blob&) {
         .hops = interest.hops(),
         .origin = Rank{interest.origin()},
         .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps,
+        .why = static_cast<FetchFor>(interest.why()),
         .findings = std::move(*findings),
         .spent = std::chrono::milliseconds(interest.spent_milliseconds()),
         .news = std::move(*news)};

@@ -131,7 +131,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       cache_({.budget_bytes = options_.cache_bytes != 0
                                   ? options_.cache_bytes
                                   : default_cache_bytes(options_.local ? place_.nodes : 1)},
-             [this](const ObjectKey& key) { loop_.want(key); }),
+             [this](const ObjectKey& key, FetchFor why) { loop_.want(key, why); }),
       loop_(loop_options(options_, cores),
             {.trees = trees_,
              .cache = cache_,

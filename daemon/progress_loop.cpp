@@ -82,8 +82,8 @@ bool ProgressLoop::push(Event event, std::size_t events_max) {
     return true;
 }
 
-void ProgressLoop::want(const ObjectKey& key) {
-    if (!push(Want{key}, options_.inbox_events_max)) {
+void ProgressLoop::want(const ObjectKey& key, FetchFor why) {
+    if (!push(Want{key, why}, options_.inbox_events_max)) {
         around_.cache.deliver(key, around_.backing.read(key));
     }
 }
@@ -144,7 +144,7 @@ bool ProgressLoop::take_events() {
 }
 
 void ProgressLoop::handle(Event& event, TimePoint time) {
-    std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, time); },
+    std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, want.why, time); },
                           [&](ReadDone& done) {
                               --reads_for(done.whom).in_flight;
                               protocol_.read_done(done.key, done.object, time);
@@ -312,7 +312,7 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
 // Reads that may not begin yet stay in the queue. The loop comes back here, because each finished read posts
 // an event, and each message that leaves moves the loop.
 void ProgressLoop::start_reads() {
-    for (const ReadFor whom : {ReadFor::itself, ReadFor::others}) {
+    for (const ReadFor whom : {ReadFor::itself, ReadFor::others, ReadFor::ahead}) {
         auto& waiting = reads_for(whom).waiting;
         while (!waiting.empty() && may_read(whom) && start_read(waiting.front(), whom)) {
             waiting.pop_front();
@@ -320,10 +320,26 @@ void ProgressLoop::start_reads() {
     }
 }
 
+ProgressLoop::Reads& ProgressLoop::reads_for(ReadFor whom) {
+    switch (whom) {
+        case ReadFor::itself:
+            return reads_for_itself_;
+        case ReadFor::others:
+            return reads_for_others_;
+        case ReadFor::ahead:
+            break;
+    }
+    return reads_ahead_;
+}
+
 bool ProgressLoop::may_read(ReadFor whom) const {
-    return whom == ReadFor::itself ||
-           reads_for_others_.in_flight * extent_bytes + around_.fabric.backlog_bytes() <
-               options_.mover.bytes_for_others_max;
+    if (whom == ReadFor::itself) {
+        return true;
+    }
+    const std::uint64_t in_flight = reads_for_others_.in_flight + reads_ahead_.in_flight;
+    const bool has_turn = whom == ReadFor::others || reads_ahead_.in_flight < options_.reads_ahead_max;
+    return has_turn &&
+           in_flight * extent_bytes + around_.fabric.backlog_bytes() < options_.mover.bytes_for_others_max;
 }
 
 bool ProgressLoop::start_read(const ObjectKey& key, ReadFor whom) {

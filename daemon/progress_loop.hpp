@@ -42,6 +42,7 @@ class ProgressLoop final : private Protocol::Effects {
         FailureDetector::Options failure_detector;
         // They wait for the filesystem most of the time, so there are many more than cores.
         ReaderPool::Options pool{.threads = 32};
+        std::uint64_t reads_ahead_max = 24;  // at a time: programs that wait have the rest of the threads
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;
@@ -64,8 +65,8 @@ class ProgressLoop final : private Protocol::Effects {
     ~ProgressLoop() override = default;
 
     // From any thread.
-    void want(const ObjectKey& key);  // after a cache miss
-    void post(Task task);             // runs in the loop's thread
+    void want(const ObjectKey& key, FetchFor why);  // after a cache miss
+    void post(Task task);                           // runs in the loop's thread
 
     // All functions below belong to the loop's thread, which is also the fabric's thread.
     void run();  // until leave()
@@ -88,12 +89,13 @@ class ProgressLoop final : private Protocol::Effects {
     // How long the turns took that had work to do. During a turn, the node answers nobody.
     const LatencyHistogram& turns() const { return turns_; }
     std::uint64_t reads_in_flight() const {
-        return reads_for_others_.in_flight + reads_for_itself_.in_flight;
+        return reads_for_itself_.in_flight + reads_for_others_.in_flight + reads_ahead_.in_flight;
     }
 
   private:
     struct Want {
         ObjectKey key;
+        FetchFor why;
     };
     struct ReadDone {
         ObjectKey key;
@@ -131,7 +133,7 @@ class ProgressLoop final : private Protocol::Effects {
     void start_reads();
     bool start_read(const ObjectKey& key, ReadFor whom);
     bool may_read(ReadFor whom) const;
-    Reads& reads_for(ReadFor whom) { return whom == ReadFor::others ? reads_for_others_ : reads_for_itself_; }
+    Reads& reads_for(ReadFor whom);
     ObjectPtr read_and_code(const ObjectKey& key, const Link& link);
     void run_due();
     std::optional<TimePoint> next_deadline() const;
@@ -159,6 +161,7 @@ class ProgressLoop final : private Protocol::Effects {
     std::multimap<TimePoint, Task> tasks_;
     Reads reads_for_others_;
     Reads reads_for_itself_;
+    Reads reads_ahead_;
     std::uint64_t frames_refused_ = 0;
     LatencyHistogram turns_;
     bool warned_of_strangers_ = false;

@@ -262,7 +262,8 @@ void Operations::fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::
     }
     const auto ahead = inodes_.read_ahead(node, read, extents, cache_.read_ahead_extents());
     for (key.index = ahead.begin; key.index < ahead.end; ++key.index) {
-        cache_.get(key, [](const ObjectPtr&) {});
+        cache_.get(
+            key, [](const ObjectPtr&) {}, FetchFor::guess);
     }
 }
 

@@ -32,7 +32,7 @@ class Simulation::Node final : public Protocol::Effects {
         : simulation_(simulation),
           self_(self),
           cache_({.budget_bytes = simulation.scenario_.cache_budget_bytes, .clock = [this] { return now(); }},
-                 [this](const ObjectKey& key) { want(key); }),
+                 [this](const ObjectKey& key, FetchFor why) { want(key, why); }),
           protocol_({.membership = {.size = simulation.scenario_.nodes,
                                     .self = self,
                                     .arity = simulation.scenario_.arity,
@@ -169,10 +169,10 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     // A cache miss reaches the Mover as an event of its own, as it does in the daemon.
-    void want(const ObjectKey& key) {
-        simulation_.after(simulation_.random_delay(microseconds(20)), [this, key] {
+    void want(const ObjectKey& key, FetchFor why) {
+        simulation_.after(simulation_.random_delay(microseconds(20)), [this, key, why] {
             if (alive_) {
-                protocol_.want(key, now());
+                protocol_.want(key, why, now());
                 tick_when_due();
             }
         });

@@ -25,7 +25,7 @@ ObjectKey key_of(std::string path) {
 struct Fixture {
     explicit Fixture(std::uint64_t budget = plenty)
         : cache({.budget_bytes = budget, .clock = [this] { return now; }},
-                [this](const ObjectKey& key) { fetched.push_back(key); }) {}
+                [this](const ObjectKey& key, FetchFor) { fetched.push_back(key); }) {}
 
     // What get() hands out at once; null if it did not.
     ObjectPtr get(const std::string& path) {
@@ -187,7 +187,8 @@ TEST(Cache, AWaiterMayAskAgain) {
 
 TEST(Cache, AFetchMayDeliverAtOnce) {
     Cache* self = nullptr;
-    Cache cache({.budget_bytes = plenty}, [&](const ObjectKey& key) { self->deliver(key, object_of(1)); });
+    Cache cache({.budget_bytes = plenty},
+                [&](const ObjectKey& key, FetchFor) { self->deliver(key, object_of(1)); });
     self = &cache;
     bool woken = false;
     cache.get(key_of("/a"), [&](const ObjectPtr&) { woken = true; });
@@ -204,7 +205,7 @@ TEST(Cache, EveryWaiterOfManyThreadsIsWokenOnce) {
     std::atomic<bool> done = false;
     std::atomic<int> woken = 0;
     std::atomic<int> above_budget = 0;
-    Cache cache({.budget_bytes = budget}, [&](const ObjectKey& key) {
+    Cache cache({.budget_bytes = budget}, [&](const ObjectKey& key, FetchFor) {
         const std::lock_guard lock(mutex);
         wanted.push_back(key);
     });

@@ -33,7 +33,7 @@ bool is_of(const ObjectPtr& object, const ObjectKey& key) {
 
 // What one object takes of the budget.
 std::uint64_t object_bytes(std::optional<milliseconds> lifetime = std::nullopt) {
-    Cache cache({.budget_bytes = 1U << 20}, [](const ObjectKey&) {});
+    Cache cache({.budget_bytes = 1U << 20}, [](const ObjectKey&, FetchFor) {});
     cache.deliver(extent_key(0), object_of(extent_key(0), lifetime));
     return cache.statistics().bytes;
 }
@@ -68,7 +68,7 @@ struct Fixture {
     TimePoint now;
     int next_scanned = 100000;
     Cache cache{{.budget_bytes = room * object_bytes(), .clock = [this] { return now; }},
-                [](const ObjectKey&) {}};
+                [](const ObjectKey&, FetchFor) {}};
 };
 
 TEST(Eviction, WhatIsNewGetsRoom) {
@@ -248,7 +248,8 @@ TEST(Eviction, TheBudgetHoldsAndBytesAreRightWhateverThreadsDo) {
     const std::uint64_t budget = Fixture::room * object_bytes();
     std::atomic<int> wrong = 0, above_budget = 0, woken = 0, asked = 0;
     Cache* self = nullptr;
-    Cache cache({.budget_bytes = budget}, [&](const ObjectKey& key) { self->deliver(key, object_of(key)); });
+    Cache cache({.budget_bytes = budget},
+                [&](const ObjectKey& key, FetchFor) { self->deliver(key, object_of(key)); });
     self = &cache;
     const auto work = [&](unsigned seed) {
         std::mt19937 random(seed);

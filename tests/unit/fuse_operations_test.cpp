@@ -183,7 +183,8 @@ class FuseOperations : public testing::Test {
     bool hold_notices = false;
     std::deque<std::function<void()>> held_notices;
     FuseCounters counters;
-    Cache cache{{.budget_bytes = std::uint64_t{1} << 30}, [this](const ObjectKey& key) { fetch(key); }};
+    Cache cache{{.budget_bytes = std::uint64_t{1} << 30},
+                [this](const ObjectKey& key, FetchFor) { fetch(key); }};
     const Audience audience;
     LastingMemory memory = LastingMemory::make().value();
     Operations operations{{.mount_point = "/m",

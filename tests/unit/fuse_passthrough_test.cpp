@@ -52,7 +52,7 @@ class FusePassthrough : public testing::Test {
     }
 
     const Attributes now = attributes_of(1);
-    Cache cache{{.budget_bytes = 16 << 20}, [](const ObjectKey&) {}};
+    Cache cache{{.budget_bytes = 16 << 20}, [](const ObjectKey&, FetchFor) {}};
     std::set<BackingId> ids;
     BackingId last = 0;
     std::unique_ptr<Passthrough> passthrough =

@@ -140,8 +140,8 @@ Publication broadcast_of(const ObjectKey& key, ObjectPtr object, std::uint64_t s
 
 TEST(Mover, OneWantIsOneInterestToTheParent) {
     Node node(at(listing_key, 3));
-    node.mover.want(listing_key, start);
-    node.mover.want(listing_key, start + 1ms);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.want(listing_key, FetchFor::demand, start + 1ms);
     const auto interests = node.effects.take<Interest>();
     ASSERT_EQ(interests.size(), 1U);
     EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)});
@@ -154,8 +154,8 @@ TEST(Mover, OneWantIsOneInterestToTheParent) {
 
 TEST(Mover, OneWantIsOneReadAtTheReaderThenABroadcast) {
     Node node(reader_of(listing_key));
-    node.mover.want(listing_key, start);
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     EXPECT_EQ(node.effects.reads, std::vector{listing_key});
     EXPECT_TRUE(node.effects.sent.empty());
 
@@ -179,7 +179,7 @@ TEST(Mover, EqualInterestsMerge) {
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 2}, start);
     node.mover.receive(at(listing_key, 4), Interest{.key = listing_key}, start);
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     const auto interests = node.effects.take<Interest>();
     ASSERT_EQ(interests.size(), 1U);
     EXPECT_EQ(interests[0].first, std::vector{reader_of(listing_key)});
@@ -215,7 +215,7 @@ TEST(Mover, AnswersFromTheCache) {
 TEST(Mover, AnInterestThatCrossesTheBroadcastIsNotAnsweredTwice) {
     Node node(reader_of(listing_key));
     const Rank child = node.children(listing_key).front();
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     node.mover.read_done(listing_key, small_object(), start);
     const auto sequence = node.effects.take<Publication>().at(0).second.sequence;
     ASSERT_EQ(sequence, 1U);
@@ -239,7 +239,7 @@ TEST(Mover, TheInterestTellsWhatHasArrivedByLane) {
     const ObjectKey extent{ObjectKind::extent, "/app/lib/x.so", 0};
     node.mover.receive(reader, broadcast_of({ObjectKind::directory, "/app/a"}, small_object(), 1, 7), start);
     node.mover.receive(reader, broadcast_of(extent, large_object(), 2, 3), start);
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     const auto interests = node.effects.take<Interest>();
     ASSERT_EQ(interests.size(), 1U);
     EXPECT_EQ(interests[0].second.seen, (Seen{7, 3}));
@@ -250,7 +250,7 @@ TEST(Mover, LanesKeepSeparateSequences) {
     std::vector<std::pair<Lane, std::uint64_t>> sequences;
     for (int i = 0; i < 4; ++i) {
         const ObjectKey key{ObjectKind::extent, listing_key.path + "/" + std::to_string(i)};
-        node.mover.want(key, start);
+        node.mover.want(key, FetchFor::demand, start);
         node.mover.read_done(key, i % 2 == 0 ? small_object() : large_object(), start);
     }
     for (const auto& [to, publication] : node.effects.take<Publication>()) {
@@ -262,7 +262,7 @@ TEST(Mover, LanesKeepSeparateSequences) {
 
 TEST(Mover, ABroadcastIsForwardedBeforeItIsUsedAndOnce) {
     Node node(at(listing_key, 1));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     node.mover.receive(at(listing_key, 9), Interest{.key = listing_key}, start);
     node.effects.sent.clear();
     node.effects.log.clear();
@@ -303,7 +303,7 @@ TEST(Mover, ANodeThatHoldsTheObjectForwardsItAllTheSame) {
 
 TEST(Mover, TheObjectIsNotSentBackToWhereItCameFrom) {
     Node node(at(listing_key, 1));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     // Its view of the membership differs: it asks here what is asked of it.
     node.mover.receive(reader_of(listing_key), Interest{.key = listing_key}, start);
     node.effects.sent.clear();
@@ -323,7 +323,7 @@ void pass(Node& node, TimePoint from, TimePoint until) {
 TEST(Mover, ItAsksAnotherWayAndBeforeTheDeadlineReadsByItself) {
     const Rank self = at(listing_key, 7);
     Node node(self, deadline(9s));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     EXPECT_EQ(node.effects.take<Interest>().at(0).first, std::vector{at(listing_key, 3)});
     EXPECT_EQ(node.mover.next_deadline(), start + 3s);
     node.mover.tick(start + 2999ms);
@@ -367,7 +367,7 @@ TEST(Mover, NodesNearTheReaderTurnToTheFilesystemFirst) {
     std::vector<TimePoint> begun;
     for (const std::uint32_t position : {1U, 3U, 7U}) {
         Node node(at(listing_key, position), deadline(8s));
-        node.mover.want(listing_key, start);
+        node.mover.want(listing_key, FetchFor::demand, start);
         TimePoint now = start;
         while (node.effects.reads.empty()) {
             node.mover.tick(now += 1ms);
@@ -385,7 +385,7 @@ TEST(Mover, NodesNearTheReaderTurnToTheFilesystemFirst) {
 TEST(Mover, WhoReadsDirectlyTellsThoseWhoAskedIt) {
     Node node(at(listing_key, 1), deadline(8s));
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     pass(node, start, start + 8s);
     ASSERT_EQ(node.effects.reads.size(), 1U);
     const auto words = node.effects.take<Working>();
@@ -399,7 +399,7 @@ TEST(Mover, DirectReadsAreFewAtATime) {
     int wanted = 0;
     for (int i = 0; wanted < 5; ++i) {
         if (node.reader(key(i)) != node.membership.self()) {
-            node.mover.want(key(i), start);
+            node.mover.want(key(i), FetchFor::demand, start);
             ++wanted;
         }
     }
@@ -438,7 +438,7 @@ TEST(Mover, AReaderSaysFourTimesADeadlineThatItReads) {
 
 TEST(Mover, WordOfWorkPutsTheDeadlineOffAndIsPassedOn) {
     Node node(at(listing_key, 1), {.deadline = 9s, .waiting = {.deadlines_max = 4}});
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
     node.effects.sent.clear();
     TimePoint now = start;
@@ -491,7 +491,7 @@ TEST(Mover, AWantThatJoinsAnOldInterestHasItsWholeTime) {
     Node node(at(listing_key, 1), deadline(9s));
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
     node.mover.tick(start + 3s);
-    node.mover.want(listing_key, start + 8s);
+    node.mover.want(listing_key, FetchFor::demand, start + 8s);
     node.mover.tick(start + 9s);
     EXPECT_EQ(node.mover.pending(), 1U);
     EXPECT_EQ(node.mover.next_deadline(), start + 11s);
@@ -506,7 +506,7 @@ TEST(Mover, ADamagedObjectIsAskedForAgainAtOnce) {
     const Rank parent = at(listing_key, 1);
     node.mover.receive_damaged(parent, listing_key, Lane::eager, 7, start);
     EXPECT_TRUE(node.effects.sent.empty()) << "no process here wants it";
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     auto interests = node.effects.take<Interest>();
     ASSERT_EQ(interests.size(), 1U);
     EXPECT_EQ(interests[0].second.seen, (Seen{7, 0})) << "the sender must not take it for in flight";
@@ -522,7 +522,7 @@ TEST(Mover, ADamagedObjectIsAskedForAgainAtOnce) {
 
 TEST(Mover, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
     Node node(at(listing_key, 3));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     ASSERT_EQ(node.effects.take<Interest>().at(0).first, std::vector{at(listing_key, 1)});
     EXPECT_EQ(node.mover.awaited(), std::set{at(listing_key, 1)});
 
@@ -548,7 +548,7 @@ TEST(Mover, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
 
 TEST(Mover, TheLastNodeReadsInTheOfficeOfAll) {
     Node node(at(listing_key, 3));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     for (std::uint32_t rank = 0; rank < Node::default_size; ++rank) {
         if (Rank{rank} != node.membership.self()) {
             node.suspect(Rank{rank}, start + 1s);
@@ -574,7 +574,7 @@ TEST(Mover, ALostAskerIsNotAnswered) {
 // However many nodes are lost, and whenever: the application does not wait past its deadline.
 TEST(Mover, LostPeersDoNotPutOffTheDeadline) {
     Node node(at(listing_key, 3), deadline(10s));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     node.mover.tick(start + 5s);
     for (const auto when : {start + 6s, start + 7s}) {
         const Rank asked = node.effects.take<Interest>().back().first.at(0);
@@ -614,7 +614,7 @@ TEST(Mover, WhatIsNotSharedIsReadHereAndNeverSentOrAnswered) {
     for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/home/me"},
                                  ObjectKey{ObjectKind::own_extent, listing_key.path + "/large"}}) {
         Node node(Rank{3});
-        node.mover.want(key, start);
+        node.mover.want(key, FetchFor::demand, start);
         EXPECT_EQ(node.effects.reads, std::vector{key});
         node.mover.read_done(key, small_object(), start);
         EXPECT_EQ(node.effects.delivered.size(), 1U);
@@ -628,7 +628,7 @@ TEST(Mover, WhatIsNotSharedIsReadHereAndNeverSentOrAnswered) {
 
 TEST(Mover, ABroadcastThatOvertakesADirectReadStays) {
     Node node(at(listing_key, 3), deadline(10s));
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     node.mover.tick(start + 5s);
     node.mover.tick(start + 10s);
     ASSERT_EQ(node.effects.reads.size(), 1U);
@@ -644,7 +644,7 @@ TEST(Mover, ABroadcastThatOvertakesADirectReadStays) {
 TEST(Mover, AnObjectThatArrivedBeforeTheWantIsNotFetched) {
     Node node(at(listing_key, 3));
     node.effects.cache[listing_key] = small_object();
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     EXPECT_TRUE(node.effects.log.empty());
     EXPECT_EQ(node.mover.pending(), 0U);
 }
@@ -655,7 +655,7 @@ TEST(Mover, AnExpiredErrorIsAskedForAgainAllTheWay) {
     std::uint64_t serial = 0;
     for (int round = 0; round < 3; ++round) {
         const TimePoint now = start + round * 2s;
-        child.mover.want(listing_key, now);
+        child.mover.want(listing_key, FetchFor::demand, now);
         const auto interests = child.effects.take<Interest>();
         ASSERT_EQ(interests.size(), 1U) << "round " << round;
         reader.mover.receive(child.membership.self(), interests[0].second, now);
@@ -765,7 +765,7 @@ TEST(Mover, WhereNobodyElseIsLeftTheReaderBelievesItself) {
             reader.suspect(Rank{rank}, start);
         }
     }
-    reader.mover.want(listing_key, start);
+    reader.mover.want(listing_key, FetchFor::demand, start);
     const ObjectPtr error = make_error(EIO);
     reader.mover.read_done(listing_key, error, start);
     EXPECT_EQ(reader.effects.delivered, std::vector{error});
@@ -782,7 +782,7 @@ TEST(Mover, WhereNobodyElseIsLeftAnymoreTheReaderTellsWhatItFound) {
                                    {ObjectKey{ObjectKind::entry, listing_key.path + "/x"}, no_entries},
                                    {listing_key, make_error(EIO)}}) {
         Node reader(reader_of(key));
-        reader.mover.want(key, start);
+        reader.mover.want(key, FetchFor::demand, start);
         reader.mover.read_done(key, met, start);
         EXPECT_TRUE(reader.effects.delivered.empty()) << "another one is asked first";
         for (std::uint32_t rank = 0; rank < Node::default_size; ++rank) {
@@ -852,7 +852,7 @@ TEST(Mover, ASlowReaderHasOneOtherReadTooAndTheFirstAnswerWins) {
 TEST(Mover, AReaderThatHasMuchToSendIsNotSlow) {
     Node reader(reader_of(listing_key), deadline(10s));
     reader.effects.backlogs[at(listing_key, 5)] = 20U << 20;
-    reader.mover.want(listing_key, start);
+    reader.mover.want(listing_key, FetchFor::demand, start);
     pass(reader, start, start + 9s);
     EXPECT_EQ(reader.mover.counters().passed_on, 0U);
     reader.effects.backlogs.clear();
@@ -877,7 +877,7 @@ TEST(Mover, TheNextReaderCountsTheTimeOfTheFirst) {
 TEST(Mover, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
     Node node(at(listing_key, 1), deadline(8s));
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.want(listing_key, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
     pass(node, start, start + 8s);
     ASSERT_EQ(node.effects.reads.size(), 1U);
     node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
@@ -890,7 +890,7 @@ TEST(Mover, ACacheThatKeepsNothingStillAnswersEveryWant) {
     Node child(at(listing_key, 1));
     reader.effects.keeps = child.effects.keeps = false;
     for (std::size_t round = 1; round <= 3; ++round) {
-        child.mover.want(listing_key, start);
+        child.mover.want(listing_key, FetchFor::demand, start);
         reader.mover.receive(child.membership.self(), child.effects.take<Interest>().at(0).second, start);
         ASSERT_EQ(reader.effects.reads.size(), round);
         reader.mover.read_done(listing_key, small_object(), start);
@@ -901,7 +901,7 @@ TEST(Mover, ACacheThatKeepsNothingStillAnswersEveryWant) {
 
 TEST(Mover, WhatWasEvictedIsReadAgainForThoseWhoAsk) {
     Node reader(reader_of(listing_key));
-    reader.mover.want(listing_key, start);
+    reader.mover.want(listing_key, FetchFor::demand, start);
     reader.mover.read_done(listing_key, small_object(), start);
     static_cast<void>(reader.effects.take<Publication>());
     reader.effects.cache.clear();
@@ -918,7 +918,7 @@ TEST(Mover, BroadcastsPassOverANodeToWhichTooMuchIsOnItsWay) {
     Node reader(reader_of(listing_key));
     const auto children = reader.children(listing_key);
     reader.effects.backlogs[children.at(0)] = 17U << 20;
-    reader.mover.want(listing_key, start);
+    reader.mover.want(listing_key, FetchFor::demand, start);
     reader.mover.read_done(listing_key, small_object(), start);
     auto sent = reader.effects.take<Publication>();
     ASSERT_EQ(sent.size(), 1U);
@@ -937,7 +937,7 @@ TEST(Mover, SlowNodesLeaveRoomForOthers) {
         Node reader(reader_of(listing_key));
         reader.effects.backlogs[reader.children(listing_key).at(0)] = to_child;
         reader.effects.backlogs[Rank{1000}] = to_others;
-        reader.mover.want(listing_key, start);
+        reader.mover.want(listing_key, FetchFor::demand, start);
         reader.mover.read_done(listing_key, small_object(), start);
         return reader.mover.counters().passed_over;
     };
@@ -950,10 +950,10 @@ TEST(Mover, SlowNodesLeaveRoomForOthers) {
 TEST(Mover, OnlyWhatIsReadForOthersMayWaitForThem) {
     using ReadFor = Recorder::ReadFor;
     Node reader(reader_of(listing_key));
-    reader.mover.want(listing_key, start);
+    reader.mover.want(listing_key, FetchFor::demand, start);
     EXPECT_EQ(reader.effects.read_for, ReadFor::others);
     Node asked(at(listing_key, 9));
-    asked.mover.want(listing_key, start);
+    asked.mover.want(listing_key, FetchFor::demand, start);
     asked.mover.tick(start + Mover::Options{}.deadline);
     ASSERT_EQ(asked.effects.reads.size(), 1U);
     EXPECT_EQ(asked.effects.read_for, ReadFor::itself);
@@ -1036,6 +1036,32 @@ TEST(Mover, ANodeThatMergesTellsTheReader) {
     }
 }
 
+// What a profile foretells is read behind demand, and goes to all nodes, although one node asks for it.
+TEST(Mover, WhatEveryoneWillUseIsPushed) {
+    for (const std::uint32_t index : {0U, 5U}) {
+        const ObjectKey key = extent_of("library", index);
+        Node reader(reader_of(key), {});
+        const Rank asker = reader.children(key)[0];
+        reader.mover.receive(asker, Interest{.key = key, .origin = asker, .why = FetchFor::everyone}, start);
+        EXPECT_EQ(reader.effects.read_for, Recorder::ReadFor::ahead);
+        reader.mover.read_done(key, large_object(), start);
+        const auto sent = reader.effects.take<Publication>();
+        ASSERT_EQ(sent.size(), 1U);
+        EXPECT_EQ(sent[0].second.spread, Publication::Spread::everyone) << "extent " << index;
+    }
+}
+
+TEST(Mover, AnInterestKeepsItsReasonOnItsWay) {
+    for (const FetchFor why : {FetchFor::demand, FetchFor::guess, FetchFor::everyone}) {
+        Node node(at(listing_key, 1), {});
+        node.mover.receive(at(listing_key, 3),
+                           Interest{.key = listing_key, .origin = at(listing_key, 3), .why = why}, start);
+        const auto interests = node.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U);
+        EXPECT_EQ(interests[0].second.why, why);
+    }
+}
+
 // The reader has noticed that nodes 1 and 2 read a large file each, and small ones by turns.
 struct ReaderOfShards : Node {
     ReaderOfShards() : Node(reader_of(listing_key), {}) {
@@ -1064,7 +1090,7 @@ TEST(Mover, WhoReadsAFileThatNobodySharesReadsItByItself) {
         ReaderOfShards reader;
         Node relay(relay_of(key));
         Node asker(below_relay(key));
-        asker.mover.want(key, start);
+        asker.mover.want(key, FetchFor::demand, start);
         relay.mover.receive(asker.membership.self(), asker.effects.take<Interest>().at(0).second, start);
         reader.mover.receive(relay.membership.self(), relay.effects.take<Interest>().at(0).second, start);
         EXPECT_TRUE(reader.effects.reads.empty());
@@ -1090,7 +1116,7 @@ TEST(Mover, TwoWhoWantTheSameAreNotLeftToThemselves) {
         ReaderOfShards reader;
         Node relay(relay_of(key));
         Node both(below_relay(key));
-        both.mover.want(key, start);
+        both.mover.want(key, FetchFor::demand, start);
         both.mover.receive(at(listing_key, 14), Interest{.key = key, .origin = at(listing_key, 14)}, start);
         // The reader takes them for one, and hears that it was wrong, however many nodes are in between.
         for (const bool declined : {true, false}) {

@@ -106,7 +106,7 @@ class Nodes {
 
     // The object at `path`, on a node that wants it; nothing if it did not come.
     ObjectPtr get(Rank rank, const std::string& path) {
-        (*this)[rank].protocol.want({ObjectKind::directory, path}, now_);
+        (*this)[rank].protocol.want({ObjectKind::directory, path}, FetchFor::demand, now_);
         run();
         return (*this)[rank].find({ObjectKind::directory, path});
     }

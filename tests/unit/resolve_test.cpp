@@ -116,7 +116,7 @@ class Resolve : public testing::Test {
     std::map<ObjectKey, ObjectPtr> objects;
     std::vector<std::string> fetched;
     std::map<ObjectKind, int> fetched_of;
-    Cache cache{{.budget_bytes = 1U << 30U}, [this](const ObjectKey& key) { fetch(key); }};
+    Cache cache{{.budget_bytes = 1U << 30U}, [this](const ObjectKey& key, FetchFor) { fetch(key); }};
     EntryResolver resolver{cache, trees};
 };
 

@@ -59,7 +59,7 @@ class SiblingsTest : public testing::Test {
     std::uint64_t file_bytes = 5000;
     std::deque<ObjectKey> asked;
     std::vector<ObjectKey> all_asked;
-    Cache cache{{.budget_bytes = 1U << 24U}, [this](const ObjectKey& key) {
+    Cache cache{{.budget_bytes = 1U << 24U}, [this](const ObjectKey& key, FetchFor) {
                     asked.push_back(key);
                     all_asked.push_back(key);
                 }};

@@ -64,7 +64,7 @@ class Walking : public testing::Test {
     std::size_t fetched = 0;
     std::size_t listed = 0;
     std::size_t round_trips = 0;
-    Cache cache{{.budget_bytes = 1U << 30}, [this](const ObjectKey& key) {
+    Cache cache{{.budget_bytes = 1U << 30}, [this](const ObjectKey& key, FetchFor) {
                     ++fetched;
                     in_flight.push_back(key.path);
                 }};

@@ -241,6 +241,7 @@ TEST(WireRoundTrip, Interest) {
                             .hops = 0xfffffffe,
                             .origin = Rank{0xfffffffd},
                             .wanted = Interest::Wanted::by_several,
+                            .why = FetchFor::everyone,
                             .findings = {{Rank{0xfffffffc}, EIO}, {Rank{0}, Finding::empty}},
                             .spent = 86400s,
                             .news = most_news()};

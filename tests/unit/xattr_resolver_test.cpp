@@ -52,7 +52,7 @@ class XattrsResolved : public testing::Test {
     std::map<ObjectKey, ObjectPtr> objects;
     std::map<ObjectKind, int> fetched;
     Trees trees{{"/t"}};
-    Cache cache{{.budget_bytes = 1U << 20}, [this](const ObjectKey& key) {
+    Cache cache{{.budget_bytes = 1U << 20}, [this](const ObjectKey& key, FetchFor) {
                     ++fetched[key.kind];
                     const auto found = objects.find(key);
                     cache.deliver(key, found != objects.end() ? found->second : make_error(ENOENT));
