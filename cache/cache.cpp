@@ -38,6 +38,9 @@ bool Cache::is_current(const Slot& slot) const {
 }
 
 void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
+    if (why == FetchFor::demand && options_.on_demand) {
+        options_.on_demand(key);
+    }
     ObjectPtr hit;
     KeptPtr expired;
     bool first = false;

@@ -34,6 +34,7 @@ class Cache {
     struct Options {
         std::uint64_t budget_bytes = 0;
         Clock clock = std::chrono::steady_clock::now;
+        std::function<void(const ObjectKey&)> on_demand = nullptr;  // a program asks for this object
     };
 
     struct Statistics {

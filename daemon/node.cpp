@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "base/host_name.hpp"
+#include "base/path.hpp"
 #include "daemon/control/json_text.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
+#include "daemon/control/profile_files.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
 #include "fuse/mount_point.hpp"
@@ -92,6 +94,13 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
     return loop;
 }
 
+// Objects on their way to the node that replays: what all readers read ahead at a time, and as many that
+// wait.
+std::size_t fetched_ahead_max(std::uint32_t nodes, std::uint32_t readers) {
+    constexpr std::size_t of_a_reader = 48;
+    return of_a_reader * std::min(nodes, readers);
+}
+
 }  // namespace
 
 const char* to_string(StopReason reason) {
@@ -128,10 +137,16 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       start_error_(std::move(start_error)),
       backing_(trees_, PathOpener::detect(), std::move(memory),
                options_.allow_other ? PathOpener::Links::refuse : PathOpener::Links::follow),
-      cache_({.budget_bytes = options_.cache_bytes != 0
-                                  ? options_.cache_bytes
-                                  : default_cache_bytes(options_.local ? place_.nodes : 1)},
-             [this](const ObjectKey& key, FetchFor why) { loop_.want(key, why); }),
+      uses_(make_use_log()),
+      cache_(
+          {.budget_bytes = options_.cache_bytes != 0 ? options_.cache_bytes
+                                                     : default_cache_bytes(options_.local ? place_.nodes : 1),
+           .on_demand = uses_ == nullptr ? nullptr : std::function([this](const ObjectKey& key) {
+               if (trees_.contains(key.path)) {
+                   uses_->note(key);
+               }
+           })},
+          [this](const ObjectKey& key, FetchFor why) { loop_.want(key, why); }),
       loop_(loop_options(options_, cores),
             {.trees = trees_,
              .cache = cache_,
@@ -139,6 +154,8 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
              .fabric = *fabric_,
              .activity = supervised.vitals != nullptr ? &supervised.vitals->activity : nullptr},
             [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); }),
+      profile_keeper_(make_profile_keeper()),
+      prefetch_(trees_, loop_, cache_, fetched_ahead_max(fabric_->size(), options_.readers)),
       readiness_(loop_, fabric_->size(), [this](ReadyState::Outcome outcome) {
           if (outcome != ReadyState::Outcome::all_ready) {
               stop(StopReason::job_not_ready);
@@ -148,6 +165,30 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
 
 Node::~Node() {
     clean_up();
+}
+
+// A successor reads alone, and tells nobody.
+std::unique_ptr<UseLog> Node::make_use_log() const {
+    const bool is_recorded =
+        options_.profile != profile_auto && options_.profile != profile_off && !succession_;
+    return is_recorded && is_asked_for_uses(fabric_->self(), fabric_->size()) ? std::make_unique<UseLog>()
+                                                                              : nullptr;
+}
+
+std::unique_ptr<ProfileKeeper> Node::make_profile_keeper() {
+    if (uses_ == nullptr || fabric_->self() != Rank{0}) {
+        return nullptr;
+    }
+    ProfileKeeper::Options options{
+        .file = options_.profile,
+        .substitutes = {},
+        .replay = {.in_flight_max = fetched_ahead_max(fabric_->size(), options_.readers),
+                   .bytes_max = cache_.statistics().budget_bytes / 2}};
+    if (!options_.profile_dir.empty()) {
+        options.substitutes = {options_.profile_dir + "/" + std::string(base_name(options_.profile)),
+                               options_.profile_dir + "/" + profile_name(any_program, trees_.roots())};
+    }
+    return std::make_unique<ProfileKeeper>(std::move(options), trees_, loop_, cache_, *uses_);
 }
 
 int Node::run() {
@@ -168,6 +209,9 @@ int Node::run() {
         readiness_.begin(options_.ready_timeout);
     }
     loop_.run();
+    if (profile_keeper_ != nullptr) {
+        profile_keeper_->wait_until_written();
+    }
     if (!is_succeeded()) {
         clean_up();
     }
@@ -355,6 +399,9 @@ void Node::stop_alone(StopReason reason, const std::string& why) {
     if (stop_reason_ != StopReason::none) {
         return;
     }
+    if (profile_keeper_ != nullptr) {
+        profile_keeper_->finish(ProfileKeeper::Others::are_gone);
+    }
     stop(reason);
     // Nothing that others can see is left if the process is killed now.
     instance_.reset();
@@ -393,6 +440,8 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
         stop_job(request.patience, answer_all);
     } else if (request.verb == verb::status || request.verb == verb::stats) {
         loop_.call(request.verb, request.argument, request.patience, answer_all);
+    } else if (request.verb == verb::prefetch) {
+        reply([answer = answer_prefetch(request.argument)] { return answer; });
     } else {
         ControlReply refused = make_reply({});
         refused.error = "unknown verb: " + request.verb;
@@ -417,6 +466,9 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
         outlived_ = static_cast<bool>(supervisor_);
         supervisor_.begin();
         tell_supervisor_of_life();
+        if (profile_keeper_ != nullptr) {
+            profile_keeper_->begin();
+        }
         return json_line({{"host", host_name()}});
     }
     if (verb == verb::status) {
@@ -424,6 +476,9 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
     }
     if (verb == verb::stats) {
         return json_line(answer_stats(argument));
+    }
+    if (verb == uses_verb) {
+        return uses_ != nullptr ? answer_uses(*uses_, fabric_->self(), argument) : std::string();
     }
     if (verb == verb::stop) {
         return json_line(answer_stop(argument));
@@ -471,15 +526,17 @@ json Node::answer_status() {
 }
 
 json Node::answer_stats(const std::string& paths_max) {
-    json stats = metrics_of({.fuse = fuse_counters_,
-                             .backing = backing_.within_trees(),
-                             .local = backing_.outside_trees(),
-                             .cache = cache_.statistics(),
-                             .fabric = fabric_->counters(),
-                             .mover = loop_.mover_counters(),
-                             .nodes_lost = loop_.nodes_lost(),
-                             .frames_refused = loop_.frames_refused(),
-                             .turns = loop_.turns().buckets()});
+    json stats =
+        metrics_of({.fuse = fuse_counters_,
+                    .backing = backing_.within_trees(),
+                    .local = backing_.outside_trees(),
+                    .cache = cache_.statistics(),
+                    .fabric = fabric_->counters(),
+                    .mover = loop_.mover_counters(),
+                    .nodes_lost = loop_.nodes_lost(),
+                    .frames_refused = loop_.frames_refused(),
+                    .turns = loop_.turns().buckets(),
+                    .replay = profile_keeper_ != nullptr ? profile_keeper_->progress() : Replay::Progress()});
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
     stats["host"] = host_name();
     // Schema 1 also has "lost", which a node cannot report about itself.
@@ -494,7 +551,19 @@ json Node::answer_stats(const std::string& paths_max) {
     return stats;
 }
 
+ControlReply Node::answer_prefetch(const std::string& path) {
+    ControlReply reply = make_reply({});
+    if (const auto added = path.empty() ? tl::expected<void, std::string>() : prefetch_.add(path); !added) {
+        reply.error = added.error();
+    }
+    reply.parts.push_back({.rank = place_.rank, .body = prefetch_.progress()});
+    return reply;
+}
+
 json Node::answer_stop(const std::string& patience_ms) {
+    if (profile_keeper_ != nullptr && stop_reason_ == StopReason::none) {
+        profile_keeper_->finish(ProfileKeeper::Others::are_there);
+    }
     stop(StopReason::asked);
     // The call to leave comes when all nodes have answered or the asker's patience has ended. It never comes
     // if the asker is lost.

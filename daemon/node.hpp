@@ -22,11 +22,14 @@
 #include "daemon/control/options.hpp"
 #include "daemon/control_server.hpp"
 #include "daemon/mount_point.hpp"
+#include "daemon/prefetch.hpp"
+#include "daemon/profile_keeper.hpp"
 #include "daemon/progress_loop.hpp"
 #include "daemon/readiness.hpp"
 #include "daemon/supervisor.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/session.hpp"
+#include "profile/use_log.hpp"
 
 namespace copper {
 
@@ -65,7 +68,9 @@ class Node {
     Fabric& fabric() { return *fabric_; }
     Parting parting() const { return parting_; }
     // A thread waits for the filesystem, perhaps for ever. Then the process must end without joining it.
-    bool is_stuck() const { return loop_.reads_in_flight() > 0; }
+    bool is_stuck() const {
+        return loop_.reads_in_flight() > 0 || (profile_keeper_ != nullptr && profile_keeper_->is_stuck());
+    }
     // Another process goes on with the mount, so this one must end as if it had been killed.
     bool is_succeeded() const { return stop_reason_ == StopReason::launcher_ended; }
 
@@ -89,6 +94,9 @@ class Node {
     const char* state();
 
     void handle_request(const ControlRequest& request, const ControlServer::Reply& reply);
+    ControlReply answer_prefetch(const std::string& path);
+    std::unique_ptr<UseLog> make_use_log() const;
+    std::unique_ptr<ProfileKeeper> make_profile_keeper();
     ControlReply make_reply(const ProgressLoop::Parts& parts) const;
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
@@ -113,8 +121,11 @@ class Node {
 
     FuseCounters fuse_counters_;
     PosixBacking backing_;
+    const std::unique_ptr<UseLog> uses_;  // null: nobody asks for it
     Cache cache_;
     ProgressLoop loop_;
+    const std::unique_ptr<ProfileKeeper> profile_keeper_;  // of rank 0, if there is a profile
+    Prefetch prefetch_;
     Readiness readiness_;
 
     // For the loop's thread only.

@@ -8,6 +8,7 @@
 #include "collectives/fabric.hpp"
 #include "collectives/mover.hpp"
 #include "fuse/counters.hpp"
+#include "profile/replay.hpp"
 
 namespace copper {
 
@@ -21,6 +22,7 @@ struct NodeCounts {
     std::uint64_t nodes_lost = 0;
     std::uint64_t frames_refused = 0;
     LatencyHistogram::Buckets turns = {};  // of the progress loop
+    Replay::Progress replay = {};          // of the profile
 };
 
 // All groups of metrics.hpp.

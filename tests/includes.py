@@ -12,11 +12,12 @@ ALLOWED = {
     "base": [],
     "cache": ["base"],
     "cache/backing": ["base", "cache"],
+    "profile": ["base", "cache"],
     "collectives": ["base", "cache"],
     "fuse": ["base", "cache"],
     "daemon/control": ["base", "cache"],
-    "daemon": ["base", "cache", "cache/backing", "collectives", "fuse", "daemon/control"],
-    "tools": ["base", "cache", "daemon/control"],
+    "daemon": ["base", "cache", "cache/backing", "collectives", "fuse", "profile", "daemon/control"],
+    "tools": ["base", "cache", "profile", "daemon/control"],
 }
 
 

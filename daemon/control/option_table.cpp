@@ -154,6 +154,31 @@ Taken take_log_dir(const Texts& texts, DaemonOptions& options) {
     return error ? Taken(wrong(in_quotes(texts.front()) + " is not a path")) : Taken();
 }
 
+Taken take_profile(const Texts& texts, DaemonOptions& options) {
+    const std::string& text = texts.front();
+    if (text.empty()) {
+        return wrong("give auto, off or the path of a file");
+    }
+    std::error_code error;
+    options.profile = text == profile_auto || text == profile_off
+                          ? text
+                          : std::filesystem::absolute(text, error).lexically_normal().string();
+    if (!error && std::filesystem::is_directory(options.profile, error)) {
+        return wrong(text + " is a directory; give the path of a file");
+    }
+    return {};
+}
+
+Taken take_profile_dir(const Texts& texts, DaemonOptions& options) {
+    std::error_code error;
+    options.profile_dir =
+        texts.front().empty() ? "" : std::filesystem::absolute(texts.front(), error).lexically_normal();
+    if (!texts.front().empty() && !std::filesystem::is_directory(options.profile_dir, error)) {
+        return wrong(texts.front() + ": no such directory");
+    }
+    return {};
+}
+
 std::vector<OptionRow> user_rows() {
     return {
         {.name = "mount",
@@ -246,6 +271,16 @@ std::vector<OptionRow> user_rows() {
                  return assign(options.passthrough, parse_name<bool>(texts.front(), passthrough_names,
                                                                      " is neither auto nor off"));
              }},
+        {.name = "profile",
+         .argument = "WHAT",
+         .help = "which record of what an earlier job used is fetched ahead, and updated: auto (that of the "
+                 "last job "
+                 "with this name and these trees; default), off, or a FILE",
+         .take = take_profile},
+        {.name = "profile-dir",
+         .argument = "DIR",
+         .help = "where the site's profiles lie, for jobs that have none of their own",
+         .take = take_profile_dir},
         {.name = "no-rewrite-symlinks",
          .argument = "",
          .help = "show absolute symbolic links as they are, even if they lead out of the mirror",
@@ -350,6 +385,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         std::string("--push=") + push_names[static_cast<std::size_t>(options.push)],
         std::string("--passthrough=") + passthrough_names[static_cast<std::size_t>(options.passthrough)],
         std::string("--no-rewrite-symlinks=") + truth(!options.rewrite_symlinks),
+        "--profile=" + options.profile,
         "--job=" + options.job,
         std::string("--local=") + truth(options.local),
         std::string("--require-key=") + truth(options.require_key),
@@ -358,8 +394,11 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
     for (const auto& tree : options.trees) {
         flags.push_back("--tree=" + tree);
     }
-    if (!options.log_dir.empty()) {
-        flags.push_back("--log-dir=" + options.log_dir);
+    for (const auto& [flag, directory] :
+         {std::pair("--log-dir=", options.log_dir), std::pair("--profile-dir=", options.profile_dir)}) {
+        if (!directory.empty()) {
+            flags.push_back(flag + directory);
+        }
     }
     for (const auto& argument : options.run_everywhere) {
         flags.push_back("--run-everywhere=" + argument);

@@ -22,6 +22,9 @@ namespace copper {
 
 enum class LogLevel { none, fatal, error, warning, info, debug };
 
+inline constexpr const char* profile_auto = "auto";
+inline constexpr const char* profile_off = "off";
+
 struct DaemonOptions {
     std::string mount;               // --mount DIR; default /tmp/$USER/copper
     std::vector<std::string> trees;  // --tree PATH, repeatable; default: every shared filesystem mounted
@@ -40,8 +43,11 @@ struct DaemonOptions {
     LogLevel log_level = LogLevel::warning;         // --log-level NAME or 0..5
     bool allow_other = false;                       // --allow-other
     bool passthrough = false;                       // --passthrough auto|off
-    bool rewrite_symlinks = true;                   // --no-rewrite-symlinks
-    std::string job;  // --job ID; default: from PBS, Slurm or Flux, else "local-<pid>"
+    // --profile auto|off|FILE: `copper launch` makes a FILE of auto
+    std::string profile = profile_auto;
+    std::string profile_dir;       // --profile-dir DIR; empty: none
+    bool rewrite_symlinks = true;  // --no-rewrite-symlinks
+    std::string job;               // --job ID; default: from PBS, Slurm or Flux, else "local-<pid>"
 
     // Hidden flags, for `copper launch`. Environment and file cannot set them.
     bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount

@@ -49,15 +49,35 @@ class SlowFilesystem:
         """Mounts once more: a client that knows nothing yet. Returns where."""
         point = f"{self.directory}/{len(self.clients)}"
         os.mkdir(point)
+        self.clients.append(None)
+        self.start_client(point)
+        return point
+
+    def renew(self, point):
+        """A client that knows nothing yet, in the place of another one, which nobody uses."""
+        self.end_client(self.clients[int(os.path.basename(point))])
+        self.start_client(point)
+
+    def start_client(self, point):
         # A session of its own, as a daemon has: the scheduler may treat each session as one (sched_autogroup).
         client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model],
                                   start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.clients.append(client)
+        self.clients[int(os.path.basename(point))] = client
         # Asks the mount table, not the mount: a question to the mount would count.
         wait_until(lambda: mounts_below(point) or client.poll() is not None, MOUNT_SECONDS_MAX, f"the mount at {point}")
         if client.poll() is not None:
             raise CopperError(client.stderr.read().strip())
-        return point
+
+    @staticmethod
+    def end_client(client):
+        """Returns what went wrong, in words."""
+        client.terminate()
+        try:
+            _, errors = client.communicate(timeout=MOUNT_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            client.kill()
+            _, errors = client.communicate()
+        return f"the slow filesystem ended with exit code {client.returncode}: {errors.strip()}" if client.returncode else ""
 
     def counters(self):
         """What all clients together have asked so far, by kind, as a Counter."""
@@ -71,17 +91,7 @@ class SlowFilesystem:
 
     def close(self):
         """Ends all mounts. Returns what could not be ended, in words."""
-        left = []
-        for client in self.clients:
-            client.terminate()
-        for client in self.clients:
-            try:
-                _, errors = client.communicate(timeout=MOUNT_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                client.kill()
-                _, errors = client.communicate()
-            if client.returncode != 0:
-                left.append(f"the slow filesystem ended with exit code {client.returncode}: {errors.strip()}")
+        left = list(filter(None, map(self.end_client, self.clients)))
         for point in mounts_below(self.directory):
             left.append(f"mounted: {point}")
             subprocess.run(["umount", "-l", point], check=False)

@@ -53,6 +53,8 @@ void add_stats(CLI::App& app, Action& action);
 void add_path(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_prefetch(CLI::App& app, Action& action);
+void add_profile(CLI::App& app, Action& action);
 
 // --mount as given; otherwise from the environment or the configuration file; otherwise /tmp/$USER/copper.
 // Canonical.

@@ -19,6 +19,7 @@
 #include "tools/copper/launch_report.hpp"
 #include "tools/copper/launch_watch.hpp"
 #include "tools/copper/node_list.hpp"
+#include "tools/copper/prefetch.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -203,7 +204,10 @@ Result<void> launch(const LaunchOptions& options) {
     if (const auto checked = check_this_node(*plan); !checked) {
         return checked;
     }
-    return start(*plan);
+    if (const auto started = start(*plan); !started) {
+        return started;
+    }
+    return prefetch(plan->daemon.mount, options.prefetch);
 }
 
 }  // namespace
@@ -228,6 +232,11 @@ void add_launch(CLI::App& app, Action& action) {
         ->add_option("--launcher", options->launcher,
                      "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
         ->type_name("auto|mpirun|mpiexec|srun|none");
+    command
+        ->add_option("--prefetch", options->prefetch,
+                     "Then read this path ahead, with everything below it; launch does not wait for that")
+        ->type_name("PATH")
+        ->take_all();
     command->add_flag("--dry-run", options->dry_run, "Print the command without running it");
     command->callback([options, &action] {
         if (options->flags["ready-timeout"].empty()) {

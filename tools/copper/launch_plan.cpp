@@ -9,6 +9,7 @@
 #include "base/processes.hpp"
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
+#include "daemon/control/profile_files.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/node_list.hpp"
@@ -126,6 +127,15 @@ Result<DaemonOptions> daemon_options(const LaunchOptions& options, bool one_mach
     return std::move(*daemon);
 }
 
+// The file that `auto` means. Only here is it known which script launches.
+std::string profile_of(const DaemonOptions& daemon) {
+    if (daemon.profile != profile_auto) {
+        return daemon.profile;
+    }
+    const auto directory = profiles_directory();
+    return directory.empty() ? profile_off : directory + "/" + profile_name(program_of_job(), daemon.trees);
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const LaunchOptions& options) {
@@ -145,6 +155,7 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     }
     plan.daemon = std::move(*daemon);
     plan.daemon.local = local;
+    plan.daemon.profile = profile_of(plan.daemon);
     // Otherwise each daemon checks its own node.
     if (plan.on_this_machine_only()) {
         if (const auto checked = check_cache_bytes(plan.daemon, plan.nodes()); !checked) {

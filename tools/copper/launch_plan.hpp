@@ -14,6 +14,7 @@ struct LaunchOptions {
     FlagTexts flags;
     std::string config;
     std::string nodes_from, launcher, local;
+    std::vector<std::string> prefetch;  // paths
     bool dry_run = false;
 };
 

@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", std::string("copper ") + COPPER_VERSION);
     app.require_subcommand(1);
     Action action;
-    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run}) {
+    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run,
+                           add_prefetch, add_profile}) {
         add(app, action);
     }
     try {

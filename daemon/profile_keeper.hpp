@@ -1,0 +1,81 @@
+// The profile of a job: rank 0 fetches ahead what an earlier job used, and records what this one uses.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/reader_pool.hpp"
+#include "base/trees.hpp"
+#include "cache/cache.hpp"
+#include "daemon/progress_loop.hpp"
+#include "profile/profile.hpp"
+#include "profile/replay.hpp"
+#include "profile/use_log.hpp"
+
+namespace copper {
+
+// Of a job of many nodes, so many tell what they used: enough to know what most of them use.
+inline constexpr std::uint32_t nodes_asked_max = 16;
+bool is_asked_for_uses(Rank rank, std::uint32_t nodes);
+
+inline constexpr const char* uses_verb = "uses";
+// The answer of a node to `uses_verb`.
+std::string answer_uses(const UseLog& log, Rank self, const std::string& argument);
+
+// All functions belong to the loop's thread. The file is read and written in a thread of its own: a home
+// directory may be slow.
+class ProfileKeeper {
+  public:
+    struct Options {
+        std::string file;
+        std::vector<std::string> substitutes;  // to read, in this order, if there is no such file
+        Replay::Options replay;
+    };
+
+    // All must outlive it.
+    ProfileKeeper(Options options, const Trees& trees, ProgressLoop& loop, Cache& cache, const UseLog& log);
+    ~ProfileKeeper();
+
+    // The job has begun: replays, and records every minute while programs use something new.
+    void begin();
+    // The job ends. Records a last time, and asks other nodes for that if they are still there.
+    enum class Others { are_there, are_gone };
+    void finish(Others others);
+    // Waits for the last record, but not for ever.
+    void wait_until_written();
+    // Its thread waits for the filesystem, perhaps for ever.
+    bool is_stuck() const { return !is_idle_; }
+
+    Replay::Progress progress() const {
+        return replay_ != nullptr ? replay_->progress() : Replay::Progress();
+    }
+
+  private:
+    std::shared_ptr<Profile> read() const;
+    void replay(std::shared_ptr<Profile> found);
+    void record_now_and_then();
+    void collect();
+    void write();
+    void in_background(std::function<void()> work);
+
+    const Options options_;
+    const Trees& trees_;
+    ProgressLoop& loop_;
+    Cache& cache_;
+    const UseLog& log_;
+    std::shared_ptr<const Profile> earlier_;
+    std::unique_ptr<Replay> replay_;
+    std::map<Rank, std::vector<Profile::Use>> used_;  // this run, by the nodes that were asked
+    bool is_collecting_ = false;
+    std::size_t uses_recorded_ = 0;  // of this node
+    std::future<void> written_;
+    std::atomic<bool> is_idle_ = true;
+    ReaderPool thread_{{.threads = 1}};
+};
+
+}  // namespace copper

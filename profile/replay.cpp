@@ -1,0 +1,259 @@
+#include "profile/replay.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/path.hpp"
+
+namespace copper {
+namespace {
+
+constexpr std::uint64_t bytes_in_flight_max = std::uint64_t{32} << 20;
+
+ObjectKey directory_key(const std::string& path) {
+    return {.kind = ObjectKind::directory, .path = path};
+}
+
+bool has_piece(const Directory& directory, const ObjectKey& key) {
+    return key.kind == ObjectKind::names ? key.index < directory.first_names.size()
+                                         : key.index * batch_entries < directory.entries;
+}
+
+}  // namespace
+
+struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
+    struct Wanted {
+        ObjectKey key;            // without a version: whatever is there
+        std::uint64_t bytes = 0;  // of an extent with a version
+        FetchFor why = FetchFor::everyone;
+    };
+    enum class Below : std::uint8_t { nothing, everything };
+
+    Fetcher(Cache& its_cache, Options its_options, Later its_later, Below its_below)
+        : cache(its_cache), options(its_options), later(std::move(its_later)), below(its_below) {}
+
+    void judge() {
+        if (log == nullptr) {
+            return;
+        }
+        for (const Profile::Use& use : log->since(uses_seen)) {
+            ++uses_seen;
+            ++(foretold.contains(hash_of(use.key)) ? progress.foretold : progress.unforeseen);
+        }
+        const bool is_known = progress.foretold + progress.unforeseen >= options.uses_to_judge;
+        if (is_known && progress.unforeseen > progress.foretold && progress.state == State::running) {
+            end(State::wrong);
+        }
+    }
+
+    void end(State state) {
+        progress.state = state;
+        wanted.clear();
+    }
+
+    void go_on() {
+        judge();
+        if (progress.bytes >= options.bytes_max && progress.state == State::running && !wanted.empty()) {
+            end(State::full);
+        }
+        while (!wanted.empty() && in_flight < options.in_flight_max &&
+               bytes_in_flight < bytes_in_flight_max) {
+            Wanted next = std::move(wanted.front());
+            wanted.pop_front();
+            ++in_flight;
+            fetch(std::move(next));
+        }
+        if (in_flight == 0 && progress.state == State::running) {
+            progress.state = State::done;
+        }
+    }
+
+    // Runs `then` with the object, in this object's thread.
+    void get(const ObjectKey& key, FetchFor why, std::function<void(const ObjectPtr&)> then) {
+        cache.get(
+            key,
+            [self = shared_from_this(), then = std::move(then)](const ObjectPtr& object) {
+                self->later([self, then, object] { then(object); });
+            },
+            why);
+    }
+
+    // The version of an extent is in its file's attributes, that of names in their directory.
+    void fetch(const Wanted& next) {
+        const ObjectKey& key = next.key;
+        const bool is_of_names = key.kind == ObjectKind::names || key.kind == ObjectKind::batch ||
+                                 key.kind == ObjectKind::xattr_batch;
+        if (key.version == 0 && key.kind == ObjectKind::extent) {
+            get({.kind = ObjectKind::entry, .path = key.path}, next.why,
+                [this, next](const ObjectPtr& object) {
+                    const Listing* found = object->listing();
+                    const Attributes attributes =
+                        found != nullptr && found->size() == 1 ? found->at(0).attributes : Attributes();
+                    if (!S_ISREG(attributes.mode) || next.key.index >= extents_of(attributes.size)) {
+                        arrived(next.key, nullptr);
+                    } else {
+                        fetch_object(extent_of(next.key.path, next.key.index, attributes, next.why));
+                    }
+                });
+        } else if (key.version == 0 && is_of_names) {
+            get(directory_key(key.path), next.why, [this, next = next](const ObjectPtr& object) mutable {
+                const Directory* names = object->directory();
+                if (names == nullptr || !has_piece(*names, next.key)) {
+                    arrived(next.key, nullptr);
+                } else {
+                    next.key.version = names->version;
+                    fetch_object(next);
+                }
+            });
+        } else {
+            fetch_object(next);
+        }
+    }
+
+    void fetch_object(const Wanted& next) {
+        bytes_in_flight += next.bytes;
+        get(next.key, next.why, [this, next](const ObjectPtr& object) {
+            bytes_in_flight -= next.bytes;
+            progress.bytes += next.bytes;
+            arrived(next.key, object);
+        });
+    }
+
+    // REQUIRES: a file that has such an extent.
+    static Wanted extent_of(const std::string& path, std::uint32_t index, const Attributes& attributes,
+                            FetchFor why) {
+        return {.key = {.kind = ObjectKind::extent,
+                        .path = path,
+                        .index = index,
+                        .version = hash_of(version_of(attributes))},
+                .bytes = std::min(extent_bytes, attributes.size - index * extent_bytes),
+                .why = why};
+    }
+
+    // Null: there is no such object.
+    void arrived(const ObjectKey& key, const ObjectPtr& object) {
+        --in_flight;
+        const bool is_absent =
+            object == nullptr ||
+            (key.kind == ObjectKind::entry && object->listing() != nullptr && object->listing()->size() == 0);
+        const int error = is_absent ? ENOENT : object->error().value();
+        if (error != 0) {
+            ++progress.failed;
+            progress.error = progress.error != 0 ? progress.error : error;
+        } else {
+            ++progress.fetched;
+        }
+        if (below == Below::everything && error == 0 && progress.state == State::running) {
+            add_below(key, *object);
+        }
+        go_on();
+    }
+
+    void add_below(const ObjectKey& key, const Object& object) {
+        std::vector<Wanted> found;
+        if (const Directory* directory = object.directory()) {
+            add_names(key.path, *directory, found);
+        } else if (object.listing() != nullptr &&
+                   (key.kind == ObjectKind::batch || key.kind == ObjectKind::entry)) {
+            add_entries(key, *object.listing(), found);
+        }
+        // In front of what follows: a directory's files come before the next directory.
+        wanted.insert(wanted.begin(), found.begin(), found.end());
+    }
+
+    static void add_names(const std::string& path, const Directory& directory, std::vector<Wanted>& found) {
+        const auto add = [&](ObjectKind kind, std::uint64_t index) {
+            found.push_back({.key = {.kind = kind,
+                                     .path = path,
+                                     .index = static_cast<std::uint32_t>(index),
+                                     .version = directory.version}});
+        };
+        for (std::size_t piece = 0; !directory.has_all_names() && piece < directory.first_names.size();
+             ++piece) {
+            add(ObjectKind::names, piece);
+        }
+        for (std::uint64_t batch = 0; batch * batch_entries < directory.entries; ++batch) {
+            add(ObjectKind::batch, batch);
+        }
+    }
+
+    static void add_entries(const ObjectKey& key, const Listing& entries, std::vector<Wanted>& found) {
+        for (std::size_t i = 0; i < entries.size(); ++i) {
+            const Listing::Entry entry = entries.at(i);
+            const std::string path =
+                key.kind == ObjectKind::batch ? join_path(key.path, entry.name) : key.path;
+            if (S_ISDIR(entry.attributes.mode)) {
+                found.push_back({.key = directory_key(path)});
+            }
+            const std::uint64_t extents =
+                S_ISREG(entry.attributes.mode) ? extents_of(entry.attributes.size) : 0;
+            for (std::uint32_t index = 0; index < extents; ++index) {
+                found.push_back(extent_of(path, index, entry.attributes, FetchFor::everyone));
+            }
+        }
+    }
+
+    Cache& cache;
+    const Options options;
+    const Later later;
+    const Below below;
+    std::deque<Wanted> wanted;
+    std::size_t in_flight = 0;
+    std::uint64_t bytes_in_flight = 0;
+    Progress progress;
+    // Of a profile.
+    const UseLog* log = nullptr;
+    std::size_t uses_seen = 0;
+    std::unordered_set<std::uint64_t> foretold;  // hashes of keys
+};
+
+std::unique_ptr<Replay> Replay::of_profile(Cache& cache, Options options, Later later, const Profile& profile,
+                                           const UseLog& log) {
+    auto fetcher = std::make_shared<Fetcher>(cache, options, std::move(later), Fetcher::Below::nothing);
+    for (const Profile::Use& use : profile.uses) {
+        const FetchFor why = profile.is_for_everyone(use) ? FetchFor::everyone : FetchFor::guess;
+        fetcher->wanted.push_back({.key = use.key, .why = why});
+        fetcher->foretold.insert(hash_of(use.key));
+    }
+    fetcher->log = &log;
+    fetcher->uses_seen = log.size();
+    fetcher->go_on();
+    return std::unique_ptr<Replay>(new Replay(std::move(fetcher)));
+}
+
+std::unique_ptr<Replay> Replay::of_path(Cache& cache, Options options, Later later, std::string path) {
+    auto fetcher = std::make_shared<Fetcher>(cache, options, std::move(later), Fetcher::Below::everything);
+    fetcher->wanted.push_back({.key = {.kind = ObjectKind::entry, .path = std::move(path)}});
+    fetcher->go_on();
+    return std::unique_ptr<Replay>(new Replay(std::move(fetcher)));
+}
+
+Replay::~Replay() {
+    fetcher_->end(State::done);
+}
+
+Replay::Progress Replay::progress() {
+    fetcher_->judge();
+    Progress progress = fetcher_->progress;
+    progress.left = fetcher_->wanted.size() + fetcher_->in_flight;
+    return progress;
+}
+
+const char* to_string(Replay::State state) {
+    switch (state) {
+        case Replay::State::running:
+            return "running";
+        case Replay::State::done:
+            return "done";
+        case Replay::State::wrong:
+            return "stopped: programs use something else";
+        case Replay::State::full:
+            return "stopped: the cache is full";
+    }
+    return "unknown";
+}
+
+}  // namespace copper

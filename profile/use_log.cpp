@@ -1,0 +1,29 @@
+#include "profile/use_log.hpp"
+
+namespace copper {
+
+void UseLog::note(const ObjectKey& key) {
+    ObjectKey any_version = key;
+    any_version.version = 0;
+    const std::uint64_t hash = hash_of(any_version);
+    const TimePoint now = clock_();
+    auto log = log_.lock();
+    if (log->uses.size() < uses_max && log->known.insert(hash).second) {
+        log->uses.push_back(
+            {.key = std::move(any_version),
+             .first_used = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
+    }
+}
+
+std::vector<Profile::Use> UseLog::since(std::size_t first, std::size_t path_bytes_max) const {
+    std::vector<Profile::Use> uses;
+    auto log = log_.lock();
+    std::size_t bytes = 0;
+    for (std::size_t i = first; i < log->uses.size() && bytes < path_bytes_max; ++i) {
+        uses.push_back(log->uses[i]);
+        bytes += log->uses[i].key.path.size();
+    }
+    return uses;
+}
+
+}  // namespace copper

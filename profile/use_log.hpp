@@ -1,0 +1,40 @@
+// What programs of this node use for the first time, in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "base/guarded.hpp"
+#include "cache/cache.hpp"
+#include "profile/profile.hpp"
+
+namespace copper {
+
+// Thread-safe. Bounded: what comes after the first `uses_max` objects is not noted.
+class UseLog {
+  public:
+    static constexpr std::size_t uses_max = 1U << 16;
+
+    explicit UseLog(Clock clock = std::chrono::steady_clock::now)
+        : clock_(std::move(clock)), began_(clock_()) {}
+
+    // A program asks for the object.
+    void note(const ObjectKey& key);
+
+    std::size_t size() const { return log_.lock()->uses.size(); }
+    // What was used from the `first`th use on, as far as `path_bytes_max` bytes of paths go.
+    std::vector<Profile::Use> since(std::size_t first, std::size_t path_bytes_max = SIZE_MAX) const;
+
+  private:
+    struct Log {
+        std::unordered_set<std::uint64_t> known;  // hashes of keys
+        std::vector<Profile::Use> uses;
+    };
+    const Clock clock_;
+    const TimePoint began_;
+    mutable Guarded<Log> log_;
+};
+
+}  // namespace copper

@@ -1,0 +1,152 @@
+#include "tools/copper/prefetch.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <iostream>
+#include <system_error>
+#include <thread>
+
+#include "base/processes.hpp"
+#include "daemon/control/option_values.hpp"
+#include "tools/copper/environment.hpp"
+#include "tools/copper/mirror.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds look_every{200};  // what a progress bar shows
+
+struct PrefetchOptions {
+    std::string mount;
+    std::vector<std::string> paths;
+    bool wait = false;
+};
+
+// One node fetches for all: the first of this machine that belongs to the job.
+Result<json> ask_first_node(const std::string& mount, const std::string& path) {
+    std::string reason = "no Copper serves " + mount + " on this node (start one with 'copper launch')";
+    for (const auto& instance : instances_named(mount, ::getuid())) {
+        if (instance.record.is_alone || !is_running(instance.record.pid, instance.record.pid_started)) {
+            reason = instance.record.mount + ": its daemon was lost, and this node reads alone";
+            continue;
+        }
+        const auto reply = ask(instance.directory + "/control", {.verb = verb::prefetch, .argument = path});
+        if (reply && reply->error.empty() && reply->parts.size() == 1) {
+            return reply->parts.front().body;
+        }
+        return failed(reply ? reply->error : instance.record.mount + ": " + reply.error());
+    }
+    return failed(reason);
+}
+
+Result<std::string> real_path(const std::string& mount, const std::string& text) {
+    const auto resolved = resolve_path(text);
+    if (!resolved) {
+        return failed(text + ": no such path");
+    }
+    for (const auto& instance : instances_named(mount, ::getuid())) {
+        if (auto outside = out_of_mirror(instance.record.mount, *resolved)) {
+            return std::move(*outside);
+        }
+    }
+    return *resolved;
+}
+
+std::string mebibytes_of(const json& one, const char* key) {
+    return in_mebibytes(one.value(key, std::uint64_t{0}));
+}
+
+void show(const json& progress) {
+    std::string line = "\r\033[K";
+    for (const auto& one : progress.value("paths", json::array())) {
+        if (one.value("state", "") == "running") {
+            line += one.value("path", "") + ": " + text_of(one, "fetched") + " objects, " +
+                    mebibytes_of(one, "bytes") + ", at least " + text_of(one, "left") + " to come";
+            break;
+        }
+    }
+    std::cerr << line << std::flush;
+}
+
+// What was fetched, and what was not and why.
+Result<void> report(const json& progress) {
+    std::string problems;
+    for (const auto& one : progress.value("paths", json::array())) {
+        const auto path = one.value("path", "");
+        const auto failures = one.value("failed", std::uint64_t{0});
+        std::cout << path << ": " << text_of(one, "fetched") << " objects, " << mebibytes_of(one, "bytes")
+                  << "\n";
+        if (failures != 0) {
+            problems += "\n  " + path + ": " + std::to_string(failures) + " objects could not be read (" +
+                        std::generic_category().message(one.value("error", 0)) + ")";
+        }
+        if (one.value("state", "").starts_with("stopped")) {
+            problems += "\n  " + path + ": does not fit; " + mebibytes_of(one, "bytes") +
+                        " are fetched, the rest is read when programs ask for it (launch with a larger "
+                        "--cache-bytes)";
+        }
+    }
+    return problems.empty() ? Result<void>() : failed("not everything was fetched:" + problems);
+}
+
+Result<void> wait_for_end(const std::string& mount) {
+    const bool has_terminal = ::isatty(STDERR_FILENO) != 0;
+    for (;;) {
+        const auto progress = ask_first_node(mount, "");
+        if (!progress) {
+            return tl::make_unexpected(progress.error());
+        }
+        if (has_terminal) {
+            show(*progress);
+        }
+        if (progress->value("done", false)) {
+            if (has_terminal) {
+                std::cerr << "\r\033[K";
+            }
+            return report(*progress);
+        }
+        std::this_thread::sleep_for(look_every);
+    }
+}
+
+Result<void> run(const PrefetchOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto asked = prefetch(*mount, options.paths);
+    return asked && options.wait ? wait_for_end(*mount) : asked;
+}
+
+}  // namespace
+
+Result<void> prefetch(const std::string& mount, const std::vector<std::string>& paths) {
+    for (const auto& text : paths) {
+        const auto path = real_path(mount, text);
+        if (!path) {
+            return tl::make_unexpected(path.error());
+        }
+        if (const auto asked = ask_first_node(mount, *path); !asked) {
+            return tl::make_unexpected(asked.error());
+        }
+    }
+    return {};
+}
+
+void add_prefetch(CLI::App& app, Action& action) {
+    auto options = std::make_shared<PrefetchOptions>();
+    auto* command =
+        app.add_subcommand("prefetch", "Read directories or files ahead, and send them to all nodes");
+    command->add_option("--mount", options->mount,
+                        "The mount that names the job (default /tmp/$USER/copper)");
+    command->add_flag("--wait", options->wait, "Return when everything is there, and say how much that is");
+    command->add_option("PATH", options->paths, "What to read, with everything below it")->required();
+    command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace copper::cli

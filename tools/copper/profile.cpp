@@ -1,0 +1,113 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <system_error>
+
+#include "base/error_text.hpp"
+#include "daemon/control/profile_files.hpp"
+#include "profile/profile_file.hpp"
+#include "tools/copper/common.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string joined_words(const std::vector<std::string>& words) {
+    std::string text;
+    for (const auto& word : words) {
+        text += (text.empty() ? "" : " ") + word;
+    }
+    return text;
+}
+
+// Names of `copper profile list`, or paths.
+Result<std::string> find_profile(const std::string& name) {
+    for (const std::string& path :
+         {name, profiles_directory() + "/" + name, profiles_directory() + "/" + name + profile_suffix}) {
+        std::error_code error;
+        if (fs::is_regular_file(path, error)) {
+            return path;
+        }
+    }
+    return failed(name + ": no such profile ('copper profile list' names them)");
+}
+
+Result<void> list() {
+    std::vector<std::string> files;
+    std::error_code error;
+    for (const auto& file : fs::directory_iterator(profiles_directory(), error)) {
+        if (file.path().extension() == profile_suffix) {
+            files.push_back(file.path());
+        }
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+        return failed(profiles_directory() + ": " + error.message());
+    }
+    std::sort(files.begin(), files.end());
+    std::vector<std::vector<std::string>> rows = {{"NAME", "RUNS", "USES", "BYTES", "TREES"}};
+    for (const auto& file : files) {
+        const auto profile = read_profile(file);
+        const auto bytes = fs::file_size(file, error);
+        rows.push_back({fs::path(file).stem(), profile ? std::to_string(profile->runs) : "-",
+                        profile ? std::to_string(profile->uses.size()) : "-", std::to_string(bytes),
+                        profile ? joined_words(profile->trees) : profile.error()});
+    }
+    std::cout << table(rows);
+    return {};
+}
+
+Result<void> show(const std::string& name) {
+    const auto file = find_profile(name);
+    const auto profile = file.and_then([](const std::string& path) -> Result<Profile> {
+        auto read = read_profile(path);
+        return read ? Result<Profile>(std::move(*read)) : Result<Profile>(failed(read.error()));
+    });
+    if (!profile) {
+        return tl::make_unexpected(profile.error());
+    }
+    std::cout << *file << ": " << profile->runs << " runs, the last one with " << profile->nodes_asked
+              << " nodes asked, trees " << joined_words(profile->trees) << "\n";
+    std::vector<std::vector<std::string>> rows = {{"FIRST/ms", "NODES", "MISSED", "OBJECT"}};
+    for (const auto& use : profile->uses) {
+        rows.push_back({std::to_string(use.first_used.count()), std::to_string(use.nodes),
+                        std::to_string(use.runs_missed), to_string(use.key)});
+    }
+    std::cout << table(rows);
+    return {};
+}
+
+Result<void> remove(const std::vector<std::string>& names) {
+    for (const auto& name : names) {
+        const auto file = find_profile(name);
+        if (!file) {
+            return tl::make_unexpected(file.error());
+        }
+        if (::unlink(file->c_str()) != 0) {
+            return failed(*file + ": " + error_text());
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& action) {
+    auto names = std::make_shared<std::vector<std::string>>();
+    auto* command = app.add_subcommand(
+        "profile", "Records of what jobs used, which the next job of the same name fetches ahead");
+    command->require_subcommand(1);
+    command->add_subcommand("list", "This user's profiles")->callback([&action] { action = list; });
+    auto* shown = command->add_subcommand("show", "What a profile holds, in order of first use");
+    shown->add_option("NAME", *names, "A name of the list, or a file")->required()->expected(1);
+    shown->callback([names, &action] { action = [names] { return show(names->front()); }; });
+    auto* removed = command->add_subcommand("remove", "Remove profiles: the next job records anew");
+    removed->add_option("NAME", *names, "Names of the list, or files")->required();
+    removed->callback([names, &action] { action = [names] { return remove(*names); }; });
+}
+
+}  // namespace copper::cli
