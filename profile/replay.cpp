@@ -56,11 +56,12 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
 
     void go_on() {
         judge();
-        if (progress.bytes >= options.bytes_max && progress.state == State::running && !wanted.empty()) {
-            end(State::full);
-        }
         while (!wanted.empty() && in_flight < options.in_flight_max &&
                bytes_in_flight < bytes_in_flight_max) {
+            if (progress.bytes + bytes_in_flight >= options.bytes_max) {
+                end(State::full);
+                break;
+            }
             Wanted next = std::move(wanted.front());
             wanted.pop_front();
             ++in_flight;

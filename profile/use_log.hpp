@@ -24,8 +24,8 @@ class UseLog {
     void note(const ObjectKey& key);
 
     std::size_t size() const { return log_.lock()->uses.size(); }
-    // What was used from the `first`th use on, as far as `path_bytes_max` bytes of paths go.
-    std::vector<Profile::Use> since(std::size_t first, std::size_t path_bytes_max = SIZE_MAX) const;
+    // What was used from the `first`th use on, as much as takes about `bytes_max` in a file.
+    std::vector<Profile::Use> since(std::size_t first, std::size_t bytes_max = SIZE_MAX) const;
 
   private:
     struct Log {

@@ -181,4 +181,21 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
     return text;
 }
 
+std::string in_units(std::uint64_t number) {
+    auto bytes = static_cast<double>(number);
+    constexpr double step = 1024;
+    const char* unit = "bytes";
+    for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+        if (bytes < step) {
+            break;
+        }
+        bytes /= step;
+        unit = larger;
+    }
+    std::ostringstream text;
+    text.precision(3);
+    text << bytes << " " << unit;
+    return text.str();
+}
+
 }  // namespace copper::cli

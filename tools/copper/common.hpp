@@ -84,6 +84,9 @@ std::vector<nlohmann::json> per_node(const ControlReply& reply);
 // A field of a node's answer as text for a table; "-" if it is missing.
 std::string text_of(const nlohmann::json& body, const char* key);
 
+// "1.5 GiB".
+std::string in_units(std::uint64_t bytes);
+
 // Rows as aligned columns. The first row is the head.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 

@@ -50,30 +50,13 @@ std::string general_reason(const LaunchOutcome& outcome, const Plan& plan) {
     return "no report of all nodes in time";
 }
 
-std::string in_units(double bytes) {
-    constexpr double step = 1024;
-    const char* unit = "bytes";
-    for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
-        if (bytes < step) {
-            break;
-        }
-        bytes /= step;
-        unit = larger;
-    }
-    std::ostringstream text;
-    text.precision(3);
-    text << bytes << " " << unit;
-    return text.str();
-}
-
 // If the nodes are elsewhere, this command knows only the rule of the default, not its value.
 std::string cache_size(const Plan& plan) {
     const auto given = plan.daemon.cache_bytes;
     if (given == 0 && !plan.on_this_machine_only()) {
         return "a quarter of memory, at most " + in_units(cache_bytes_default_max) + ",";
     }
-    return in_units(static_cast<double>(given != 0 ? given : default_cache_bytes(plan.nodes()))) +
-           " of memory";
+    return in_units(given != 0 ? given : default_cache_bytes(plan.nodes())) + " of memory";
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/processes.hpp"
-#include "daemon/control/option_values.hpp"
 #include "tools/copper/environment.hpp"
 #include "tools/copper/mirror.hpp"
 
@@ -57,16 +56,16 @@ Result<std::string> real_path(const std::string& mount, const std::string& text)
     return *resolved;
 }
 
-std::string mebibytes_of(const json& one, const char* key) {
-    return in_mebibytes(one.value(key, std::uint64_t{0}));
+std::string bytes_of(const json& one) {
+    return in_units(one.value("bytes", std::uint64_t{0}));
 }
 
 void show(const json& progress) {
     std::string line = "\r\033[K";
     for (const auto& one : progress.value("paths", json::array())) {
         if (one.value("state", "") == "running") {
-            line += one.value("path", "") + ": " + text_of(one, "fetched") + " objects, " +
-                    mebibytes_of(one, "bytes") + ", at least " + text_of(one, "left") + " to come";
+            line += one.value("path", "") + ": " + text_of(one, "fetched") + " objects, " + bytes_of(one) +
+                    ", at least " + text_of(one, "left") + " to come";
             break;
         }
     }
@@ -79,16 +78,14 @@ Result<void> report(const json& progress) {
     for (const auto& one : progress.value("paths", json::array())) {
         const auto path = one.value("path", "");
         const auto failures = one.value("failed", std::uint64_t{0});
-        std::cout << path << ": " << text_of(one, "fetched") << " objects, " << mebibytes_of(one, "bytes")
-                  << "\n";
+        std::cout << path << ": " << text_of(one, "fetched") << " objects, " << bytes_of(one) << "\n";
         if (failures != 0) {
             problems += "\n  " + path + ": " + std::to_string(failures) + " objects could not be read (" +
                         std::generic_category().message(one.value("error", 0)) + ")";
         }
         if (one.value("state", "").starts_with("stopped")) {
-            problems += "\n  " + path + ": does not fit; " + mebibytes_of(one, "bytes") +
-                        " are fetched, the rest is read when programs ask for it (launch with a larger "
-                        "--cache-bytes)";
+            problems += "\n  " + path + ": the cache has room for " + bytes_of(one) +
+                        " of it; the rest is read when programs ask (launch with a larger --cache-bytes)";
         }
     }
     return problems.empty() ? Result<void>() : failed("not everything was fetched:" + problems);
