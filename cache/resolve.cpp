@@ -68,9 +68,7 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
     const ObjectKey batch = batch_key(ObjectKind::batch, directory, place);
     const bool is_worth_batch =
         evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
-    if (auto known = found_in(cache_.find(batch), name)) {
-        waiter(*known);
-    } else if (is_worth_batch) {
+    if (is_worth_batch || cache_.find(batch) != nullptr) {
         cache_.get(batch, [this, directory, name, waiter](const ObjectPtr& object) {
             if (const auto found = found_in(object, name)) {
                 waiter(*found);
