@@ -12,6 +12,7 @@
 #include "collectives/wire.hpp"
 #include "daemon/control/control.hpp"
 #include "daemon/control/instance.hpp"
+#include "profile/profile.hpp"
 #include "tests/fuzz/wire_input.hpp"
 #include "tools/copper/launch_record.hpp"
 
@@ -263,6 +264,24 @@ void add_records(Seeds& seeds) {
     seeds.add("records", cli::to_text(launch));
 }
 
+void add_profiles(Seeds& seeds) {
+    Profile profile{.trees = {"/lus/sw"}, .nodes_asked = 16, .runs = 3};
+    seeds.add("profile", encode(profile));
+    std::uint32_t number = 0;
+    for (const char* path :
+         {"/lus/sw", "/lus/sw/numpy", "/lus/sw/numpy/__init__.py", "/lus/sw/numpy/core.so"}) {
+        for (const auto kind :
+             {ObjectKind::directory, ObjectKind::entry, ObjectKind::extent, ObjectKind::batch}) {
+            profile.uses.push_back({.key = {.kind = kind, .path = path, .index = number},
+                                    .first_used = 10ms * number,
+                                    .nodes = number % 17,
+                                    .runs_missed = number % 3});
+            ++number;
+        }
+    }
+    seeds.add("profile", encode(profile));
+}
+
 void add_lists(Seeds& seeds) {
     seeds.add("lists", "hcn0 slots=4\ncn0\n\n# spare\n\tcn1.site.edu # x\r\n10.0.0.1\n10.0.0.1\n");
     seeds.add("lists",
@@ -292,6 +311,7 @@ int main(int argc, char** argv) {
     add_control(seeds);
     add_options(seeds);
     add_records(seeds);
+    add_profiles(seeds);
     add_lists(seeds);
     return 0;
 }

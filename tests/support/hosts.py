@@ -151,6 +151,7 @@ class Hosts:
         environment = {"PATH": f"{self.directory}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                        "HOME": self.directory, "USER": "root", "LC_ALL": "C"}
         # Use our agent, although these hosts have ssh, and only TCP between the hosts.
+        environment["COPPER_PROFILE"] = "off"  # what one job uses must not help the next one
         environment["COPPER_LAUNCHER_ARGS"] = (
             f"--mca plm_rsh_agent {self.directory}/agent --mca btl tcp,self --mca btl_tcp_if_include eth0 "
             "--mca oob_tcp_if_include eth0")
