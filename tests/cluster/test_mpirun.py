@@ -88,6 +88,22 @@ class MpiRun(ClusterTestCase):
         self.check_nothing_left()
         return stats["totals"]["backing"]["listings"], stats["totals"]["backing"]["file_opens"]
 
+    def test_the_next_job_has_on_all_hosts_what_the_last_one_used(self):
+        used = []
+        for stopped_on in ("cn2", "cn0"):
+            self.launch_well("--profile", "auto")
+            if used:
+                wait_until(lambda: self.stats()["totals"]["profile"]["fetched"] >= used[0], 60, "the replay")
+            self.storm("numpy", self.hosts.names)
+            totals = self.stats()["totals"]
+            used.append(totals["profile"]["unforeseen"] + totals["profile"]["foretold"])
+            self.stop_well(stopped_on)  # rank 0 records, whoever is asked to stop
+            shown = self.hosts.check("cn0", "copper", "profile", "list").splitlines()[1].split()
+            self.assertEqual(str(len(used)), shown[1])
+            used[0] = int(shown[2])
+        self.assertEqual(0, totals["profile"]["unforeseen"])
+        self.assertGreater(totals["profile"]["foretold"], used[0] / 2)
+
     def test_each_file_is_read_once_by_all(self):
         alone = self.import_and_count("scipy.stats", self.hosts.names[:1])
         self.assertGreater(min(alone), 0)
