@@ -21,8 +21,12 @@ json fuse_group(const FuseCounters& fuse) {
             {"read", fuse.read.load()},
             {"ioctl", fuse.ioctl.load()},
             {"bytes_read", fuse.bytes_read.load()},
-            {"siblings_fetched", fuse.siblings.fetched.load()},
-            {"siblings_used", fuse.siblings.used.load()}};
+            {"siblings_fetched", fuse.guesses.siblings.fetched.load()},
+            {"siblings_used", fuse.guesses.siblings.used.load()},
+            {"imports_fetched", fuse.guesses.imports.fetched.load()},
+            {"imports_used", fuse.guesses.imports.used.load()},
+            {"libraries_fetched", fuse.guesses.libraries.fetched.load()},
+            {"libraries_used", fuse.guesses.libraries.used.load()}};
 }
 
 json backing_group(const BackingCounters& backing) {

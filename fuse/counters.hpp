@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/latency_histogram.hpp"
-#include "cache/siblings.hpp"
+#include "cache/guesses/guesses.hpp"
 #include "fuse/hot_paths.hpp"
 
 namespace copper {
@@ -20,7 +20,7 @@ struct FuseCounters {
     std::atomic<std::uint64_t> read = 0;
     std::atomic<std::uint64_t> ioctl = 0;
     std::atomic<std::uint64_t> bytes_read = 0;
-    Siblings::Counters siblings;
+    Guesses::Counters guesses;
     LatencyHistogram lookup_latency;
     LatencyHistogram read_latency;
     HotPaths hot_paths;

@@ -52,9 +52,8 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       counters_(counters),
       notices_(std::move(notices)),
       inodes_(options_.root, inodes),
-      siblings_(cache_, counters_.siblings, {.file_bytes_max = options_.shared_file_bytes_max}),
-      entries_(cache_, options_.trees,
-               [this](const std::string& path) { siblings_.used(path, Siblings::Use::looked_up); }),
+      guesses_(cache_, options_.trees, counters_.guesses, options_.shared_file_bytes_max),
+      entries_(cache_, options_.trees, [this](const std::string& path) { guesses_.looked_up(path); }),
       xattrs_(cache_, options_.trees),
       walk_(cache_) {}
 

@@ -10,8 +10,8 @@
 
 #include "cache/cache.hpp"
 #include "cache/extent_memory.hpp"
+#include "cache/guesses/guesses.hpp"
 #include "cache/resolve.hpp"
-#include "cache/siblings.hpp"
 #include "cache/walk.hpp"
 #include "cache/xattr_resolver.hpp"
 #include "fuse/counters.hpp"
@@ -122,7 +122,7 @@ class Operations {
     FuseCounters& counters_;
     const KernelNotices notices_;
     InodeTable inodes_;
-    Siblings siblings_;
+    Guesses guesses_;
     EntryResolver entries_;
     XattrResolver xattrs_;
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served

@@ -1,9 +1,11 @@
 """The emulated parallel filesystem of bench/storm: what it counts, what its clients keep, and how long it takes."""
 
+import compileall
 import json
 import os
 import pathlib
 import subprocess
+import sys
 import threading
 import time
 
@@ -193,6 +195,39 @@ class Mirrored(SlowTestCase):
         totals = self.job.totals()["fuse"]
         self.assertLess(self.FILES / 2, totals["siblings_used"])
         self.assertLessEqual(totals["siblings_used"], totals["siblings_fetched"])
+
+
+class Imported(SlowTestCase):
+    """A module names what it imports: that is fetched at the same time."""
+
+    MODULES = 12
+    LATENCY = 0.1
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.source = cls.make_directory()
+        names = [f"part_{number}" for number in range(cls.MODULES)]
+        os.mkdir(f"{cls.source}/many")
+        for name in names:
+            os.mkdir(f"{cls.source}/many/{name}")
+            pathlib.Path(cls.source, "many", name, "__init__.py").write_text("value = 1\n", encoding="utf-8")
+        pathlib.Path(cls.source, "many", "__init__.py").write_text(f"from . import {', '.join(names)}\n", encoding="utf-8")
+        compileall.compile_dir(cls.source, quiet=1)
+
+    def test_what_a_module_imports_is_fetched_with_it(self):
+        slow = self.serve(f"metadata_latency_ms = {self.LATENCY * 1e3}\n")
+        original = slow.mount()
+        job = self.launch(nodes=1, trees=[original])
+        code = f"import sys; sys.path.insert(0, {job.mirrored(0, original)!r}); import many"
+        started = time.monotonic()
+        self.run_program(sys.executable, "-I", "-B", "-c", code)
+        seconds = time.monotonic() - started
+        fuse = job.totals()["fuse"]
+        # One package after the other would take nine waits: for four attributes, two listings of two, and a file's opening.
+        self.assertLess(seconds, 9 * self.MODULES * self.LATENCY / 2)
+        self.assertEqual(self.MODULES, fuse["imports_fetched"])
+        self.assertEqual(self.MODULES, fuse["imports_used"])
 
 
 class Storm(SlowTestCase):

@@ -8,9 +8,9 @@
 
 #include "base/path.hpp"
 #include "cache/codec.hpp"
+#include "cache/guesses/guesses.hpp"
 #include "cache/names.hpp"
 #include "cache/resolve.hpp"
-#include "cache/siblings.hpp"
 #include "collectives/verify.hpp"
 
 namespace copper::sim {
@@ -362,11 +362,10 @@ class Simulation::Node final : public Protocol::Effects {
     bool alive_ = true;
     std::uint64_t active_clients_ = 0;
     Cache cache_;
-    Siblings::Counters guesses_;
-    Siblings siblings_{cache_, guesses_, {}};
-    EntryResolver entries_{cache_, simulation_.trees_, [this](const std::string& path) {
-                               siblings_.used(path, Siblings::Use::looked_up);
-                           }};
+    Guesses::Counters guess_counters_;
+    Guesses guesses_{cache_, simulation_.trees_, guess_counters_, extent_bytes};
+    EntryResolver entries_{cache_, simulation_.trees_,
+                           [this](const std::string& path) { guesses_.looked_up(path); }};
     Protocol protocol_;
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};

@@ -1,4 +1,4 @@
-#include "cache/siblings.hpp"
+#include "cache/guesses/siblings.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -63,14 +63,15 @@ class SiblingsTest : public testing::Test {
                     asked.push_back(key);
                     all_asked.push_back(key);
                 }};
-    Siblings::Counters counters;
-    Siblings siblings{cache, counters, {}};
+    GuessCounters counters;
+    Siblings siblings{std::make_shared<Ahead>(cache, Trees({"/t"}), extent_bytes), counters};
 };
 
 TEST_F(SiblingsTest, BesideAFileOthersOfItsKindAreFetched) {
     put_directory(100, slow);
     siblings.used(path(3), Use::read);
     EXPECT_EQ(count(ObjectKind::entry), Siblings::window_min);
+    EXPECT_EQ(counters.fetched, Siblings::window_min);
     for (const ObjectKey& key : all_asked) {
         EXPECT_TRUE(key.path.ends_with(".pyc") && key.path != "/t/d/sub.pyc") << key.path;
         EXPECT_NE(key.path, path(3)) << "used already";
@@ -122,10 +123,9 @@ TEST_F(SiblingsTest, WhatIsInFlightIsBounded) {
     for (int i = 0; i < 100; ++i) {
         siblings.used(path(i), Use::read);
     }
-    EXPECT_LE(asked.size(), Siblings::in_flight_max);
+    EXPECT_LE(asked.size(), Ahead::in_flight_max);
     arrive();
-    siblings.used(path(400), Use::read);
-    EXPECT_FALSE(asked.empty()) << "there is room again";
+    EXPECT_EQ(count(ObjectKind::entry), counters.fetched) << "the others follow";
 }
 
 TEST_F(SiblingsTest, AFilesystemThatAnswersAtOnceIsLeftAlone) {

@@ -1,0 +1,130 @@
+#include "cache/guesses/libraries.hpp"
+
+#include <elf.h>
+#include <link.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/path.hpp"
+
+namespace copper {
+namespace {
+
+using Header = ElfW(Ehdr);
+using ProgramHeader = ElfW(Phdr);
+using DynamicEntry = ElfW(Dyn);
+
+constexpr unsigned char this_class = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+constexpr unsigned char this_order = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
+
+}  // namespace
+
+std::optional<std::uint64_t> ElfFile::offset_of(std::uint64_t address) const {
+    for (const Segment& segment : segments) {
+        if (address >= segment.address && address - segment.address < segment.in_file.bytes) {
+            return segment.in_file.offset + (address - segment.address);
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<ElfFile> elf_file_of(std::span<const std::byte> bytes) {
+    Header header;
+    if (bytes.size() < sizeof header) {
+        return std::nullopt;
+    }
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const bool is_library = std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                            header.e_ident[EI_CLASS] == this_class && header.e_ident[EI_DATA] == this_order &&
+                            header.e_type == ET_DYN && header.e_phentsize == sizeof(ProgramHeader);
+    const std::uint64_t table_bytes = std::uint64_t{header.e_phnum} * sizeof(ProgramHeader);
+    if (!is_library || header.e_phoff > bytes.size() || table_bytes > bytes.size() - header.e_phoff) {
+        return std::nullopt;
+    }
+    ElfFile file;
+    for (std::size_t i = 0; i < header.e_phnum; ++i) {
+        ProgramHeader program;
+        std::memcpy(&program, bytes.data() + header.e_phoff + i * sizeof program, sizeof program);
+        const FileSpan in_file{.offset = program.p_offset, .bytes = program.p_filesz};
+        if (program.p_type == PT_DYNAMIC) {
+            file.dynamic = in_file;
+        } else if (program.p_type == PT_LOAD) {
+            const bool is_first = file.segments.empty();
+            file.segments.push_back({.address = program.p_vaddr,
+                                     .in_file = in_file,
+                                     .is_read_first = is_first || (program.p_flags & PF_W) != 0});
+        }
+    }
+    return file;
+}
+
+ElfDynamic elf_dynamic_of(std::string_view section) {
+    ElfDynamic dynamic;
+    for (; section.size() >= sizeof(DynamicEntry); section.remove_prefix(sizeof(DynamicEntry))) {
+        DynamicEntry entry;
+        std::memcpy(&entry, section.data(), sizeof entry);
+        if (entry.d_tag == DT_STRTAB) {
+            dynamic.text_address = entry.d_un.d_ptr;
+        } else if (entry.d_tag == DT_NEEDED) {
+            dynamic.needed.push_back(entry.d_un.d_val);
+        } else if (entry.d_tag == DT_NULL) {
+            break;
+        }
+    }
+    return dynamic;
+}
+
+void Libraries::read(const FirstBytes& file) {
+    if (!is_library(base_name(file.path)) || !ahead_->remember(file.path)) {
+        return;
+    }
+    const auto plain = ahead_->first_bytes(file);
+    const auto elf = plain ? elf_file_of(plain->bytes) : std::nullopt;
+    if (!elf) {
+        return;
+    }
+    ahead_->bytes(file, elf->dynamic.offset,
+                  static_cast<std::size_t>(std::min<std::uint64_t>(elf->dynamic.bytes, extent_bytes)),
+                  [self = shared_from_this(), file, elf = *elf](std::string_view section) {
+                      self->follow(file, elf, elf_dynamic_of(section));
+                  });
+    for (const auto& segment : elf->segments) {
+        if (segment.is_read_first) {
+            ahead_->extents(
+                file, {.offset = segment.in_file.offset, .bytes = std::min(segment.in_file.bytes, bytes_max)},
+                Ahead::Needed::soon);
+        }
+    }
+    if (file.attributes.size <= bytes_max) {
+        ahead_->extents(file, {.offset = 0, .bytes = file.attributes.size}, Ahead::Needed::later);
+    }
+}
+
+void Libraries::follow(const FirstBytes& file, const ElfFile& elf, const ElfDynamic& dynamic) {
+    const auto text = elf.offset_of(dynamic.text_address);
+    if (!text) {
+        return;
+    }
+    const std::string beside(parent_path(file.path));
+    for (std::size_t i = 0; i < std::min(dynamic.needed.size(), needed_max); ++i) {
+        ahead_->bytes(file, *text + dynamic.needed[i], name_bytes_max,
+                      [self = shared_from_this(), beside](std::string_view name) {
+                          self->need(beside, std::string(name.substr(0, name.find('\0'))));
+                      });
+    }
+}
+
+void Libraries::need(const std::string& directory, const std::string& name) {
+    const ObjectPtr names = ahead_->known_names(directory);
+    const std::string path = join_path(directory, name);
+    if (names == nullptr || !is_valid_name(name) || !names->directory()->names.find(name) ||
+        !ahead_->remember("needed " + path)) {
+        return;
+    }
+    ahead_->file(path, counters_, [self = shared_from_this()](const FirstBytes& file) { self->read(file); });
+}
+
+}  // namespace copper
