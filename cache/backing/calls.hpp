@@ -27,7 +27,6 @@ inline constexpr std::chrono::milliseconds patience_max{1100};
 struct Observed {
     Attributes attributes;
     Rest rest = Rest::recent;
-    std::uint64_t filesystem = 0;  // st_dev
 };
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                     BackingCounters& counters);

@@ -10,6 +10,7 @@
 #include "cache/backing/listed_directories.hpp"
 #include "cache/backing/posix_backing.hpp"
 #include "cache/backing/stater.hpp"
+#include "cache/backing/time_waited.hpp"
 
 namespace copper {
 namespace {
@@ -158,7 +159,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
         }
         auto listed = std::make_shared<ListedDirectory>();
         listed->directory = names->directory();
-        listed->directory.operation_time = operation_times_.note(before->filesystem, operation_time);
+        listed->directory.operation_time = std::chrono::ceil<std::chrono::microseconds>(operation_time);
         listed->names = std::move(*names);
         if (listed->directory.bytes() > object_bytes_max) {
             return failed(E2BIG);

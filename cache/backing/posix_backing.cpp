@@ -97,9 +97,7 @@ SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, millisec
         return status_at(file, "", counters).map([&](const Status& status) {
             const auto [rest, wait] =
                 clocks.judge(status.filesystem, status.attributes.changed, [file] { return is_local(file); });
-            return std::pair(
-                Observed{.attributes = status.attributes, .rest = rest, .filesystem = status.filesystem},
-                wait);
+            return std::pair(Observed{.attributes = status.attributes, .rest = rest}, wait);
         });
     };
     auto found = look();

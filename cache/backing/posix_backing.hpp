@@ -13,7 +13,6 @@
 #include "cache/backing/counters.hpp"
 #include "cache/backing/filesystem_clock.hpp"
 #include "cache/backing/listed_directories.hpp"
-#include "cache/backing/operation_times.hpp"
 #include "cache/backing/path_opener.hpp"
 #include "cache/backing_store.hpp"
 #include "cache/extent_memory.hpp"
@@ -66,7 +65,6 @@ class PosixBacking final : public BackingStore {
     BackingCounters within_trees_;
     BackingCounters outside_trees_;
     FilesystemClocks clocks_;
-    OperationTimes operation_times_;
     std::unique_ptr<OpenFiles> open_files_;
     ListedDirectories listed_;
     std::unique_ptr<Stater> stater_;
