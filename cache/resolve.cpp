@@ -77,8 +77,8 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
             }
         });
     } else {
-        resolve_alone(directory, name, waiter);
         asked_alone_(join_path(directory, name));
+        resolve_alone(directory, name, waiter);  // last: after the answer, nobody keeps this object alive
     }
 }
 

@@ -245,10 +245,10 @@ void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range,
             }
             answer_read(reply, *pending);
             counters_.read_latency.record(SteadyClock::now() - arrived);
-            reply->end();
             if (pending->range.offset == 0 && options_.trees.contains(pending->path)) {
                 guesses_.read(pending->path, pending->objects.front());
             }
+            reply->end();
         });
     }
     fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
