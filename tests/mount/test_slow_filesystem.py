@@ -148,6 +148,7 @@ class Mirrored(SlowTestCase):
         for number in range(cls.FILES):
             for name in (f"file.{number:02}", f"module-{number:02}.pyc"):
                 pathlib.Path(cls.source, name).write_bytes(bytes([number]) * 1000)
+        cls.settle(cls.source)
 
     def setUp(self):
         super().setUp()
