@@ -94,11 +94,11 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
     return loop;
 }
 
-// Objects on their way to the node that replays: what all readers read ahead at a time, and as many that
-// wait.
-std::size_t fetched_ahead_max(std::uint32_t nodes, std::uint32_t readers) {
+// On their way to the node that replays: what all readers read ahead at a time, and as much that waits.
+Replay::Options replay_options(const DaemonOptions& options, std::uint32_t nodes) {
     constexpr std::size_t of_a_reader = 48;
-    return of_a_reader * std::min(nodes, readers);
+    return {.in_flight_max = of_a_reader * std::min(nodes, options.readers),
+            .file_bytes_max = options.shared_file_bytes};
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
              .activity = supervised.vitals != nullptr ? &supervised.vitals->activity : nullptr},
             [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); }),
       profile_keeper_(make_profile_keeper()),
-      prefetch_(trees_, loop_, cache_, fetched_ahead_max(fabric_->size(), options_.readers)),
+      prefetch_(replay_options(options_, fabric_->size()), trees_, loop_, cache_),
       readiness_(loop_, fabric_->size(), [this](ReadyState::Outcome outcome) {
           if (outcome != ReadyState::Outcome::all_ready) {
               stop(StopReason::job_not_ready);
@@ -180,10 +180,8 @@ std::unique_ptr<ProfileKeeper> Node::make_profile_keeper() {
         return nullptr;
     }
     ProfileKeeper::Options options{
-        .file = options_.profile,
-        .substitutes = {},
-        .replay = {.in_flight_max = fetched_ahead_max(fabric_->size(), options_.readers),
-                   .bytes_max = cache_.statistics().budget_bytes / 2}};
+        .file = options_.profile, .substitutes = {}, .replay = replay_options(options_, fabric_->size())};
+    options.replay.bytes_max = cache_.statistics().budget_bytes / 2;
     if (!options_.profile_dir.empty()) {
         options.substitutes = {options_.profile_dir + "/" + std::string(base_name(options_.profile)),
                                options_.profile_dir + "/" + profile_name(any_program, trees_.roots())};

@@ -43,8 +43,10 @@ void Prefetch::begin_next() {
             const auto cache = cache_.statistics();
             const std::uint64_t most = cache.budget_bytes / parts_of_budget * parts_to_fill;
             one.budget_bytes = most - std::min(most, cache.bytes);
+            Replay::Options options = options_;
+            options.bytes_max = one.budget_bytes;
             one.replay = Replay::of_path(
-                cache_, {.in_flight_max = in_flight_max_, .bytes_max = one.budget_bytes},
+                cache_, options,
                 [this](Replay::Task task) {
                     loop_.post([this, task = std::move(task)] {
                         task();

@@ -22,8 +22,8 @@ class Prefetch {
     static constexpr std::size_t paths_waiting_max = 1024;
 
     // All must outlive it.
-    Prefetch(const Trees& trees, ProgressLoop& loop, Cache& cache, std::size_t in_flight_max)
-        : trees_(trees), loop_(loop), cache_(cache), in_flight_max_(in_flight_max) {}
+    Prefetch(Replay::Options options, const Trees& trees, ProgressLoop& loop, Cache& cache)
+        : options_(options), trees_(trees), loop_(loop), cache_(cache) {}
 
     // An error says why the path cannot be fetched.
     tl::expected<void, std::string> add(const std::string& path);
@@ -40,10 +40,10 @@ class Prefetch {
     };
     void begin_next();
 
+    const Replay::Options options_;  // but for bytes_max, which depends on what the cache holds
     const Trees& trees_;
     ProgressLoop& loop_;
     Cache& cache_;
-    const std::size_t in_flight_max_;
     std::deque<One> paths_;
 };
 

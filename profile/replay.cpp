@@ -93,7 +93,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                     const Listing* found = object->listing();
                     const Attributes attributes =
                         found != nullptr && found->size() == 1 ? found->at(0).attributes : Attributes();
-                    if (!S_ISREG(attributes.mode) || next.key.index >= extents_of(attributes.size)) {
+                    if (next.key.index >= extents_to_fetch(attributes)) {
                         arrived(next.key, nullptr);
                     } else {
                         fetch_object(extent_of(next.key.path, next.key.index, attributes, next.why));
@@ -121,6 +121,11 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             progress.bytes += next.bytes;
             arrived(next.key, object);
         });
+    }
+
+    std::uint64_t extents_to_fetch(const Attributes& attributes) const {
+        const bool is_shared = S_ISREG(attributes.mode) && attributes.size <= options.file_bytes_max;
+        return is_shared ? extents_of(attributes.size) : 0;
     }
 
     // REQUIRES: a file that has such an extent.
@@ -181,7 +186,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         }
     }
 
-    static void add_entries(const ObjectKey& key, const Listing& entries, std::vector<Wanted>& found) {
+    void add_entries(const ObjectKey& key, const Listing& entries, std::vector<Wanted>& found) {
         for (std::size_t i = 0; i < entries.size(); ++i) {
             const Listing::Entry entry = entries.at(i);
             const std::string path =
@@ -189,9 +194,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             if (S_ISDIR(entry.attributes.mode)) {
                 found.push_back({.key = directory_key(path)});
             }
-            const std::uint64_t extents =
-                S_ISREG(entry.attributes.mode) ? extents_of(entry.attributes.size) : 0;
-            for (std::uint32_t index = 0; index < extents; ++index) {
+            for (std::uint32_t index = 0; index < extents_to_fetch(entry.attributes); ++index) {
                 found.push_back(extent_of(path, index, entry.attributes, FetchFor::everyone));
             }
         }

@@ -3,6 +3,9 @@
 namespace copper {
 
 void UseLog::note(const ObjectKey& key) {
+    if (key.kind > last_shared_object_kind) {
+        return;
+    }
     ObjectKey any_version = key;
     any_version.version = 0;
     const std::uint64_t hash = hash_of(any_version);

@@ -20,7 +20,7 @@ class UseLog {
     explicit UseLog(Clock clock = std::chrono::steady_clock::now)
         : clock_(std::move(clock)), began_(clock_()) {}
 
-    // A program asks for the object.
+    // A program asks for the object. What each node reads for itself is not noted.
     void note(const ObjectKey& key);
 
     std::size_t size() const { return log_.lock()->uses.size(); }

@@ -159,6 +159,7 @@ TEST(UseLog, NotesEachObjectOnceInOrder) {
     key.version = 18;
     log.note(key);
     log.note({ObjectKind::entry, "/t/a"});
+    log.note({ObjectKind::own_extent, "/t/a"});
     const auto uses = log.since(0);
     ASSERT_EQ(uses.size(), 2U);
     EXPECT_EQ(uses[0], use("/t/a", ObjectKind::extent, 3));

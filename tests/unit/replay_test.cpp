@@ -249,6 +249,18 @@ TEST_F(ReplayTest, APathIsFetchedWithEverythingBelow) {
     EXPECT_EQ(running->progress().bytes, 10 + extent_bytes + 1 + 5);
 }
 
+TEST_F(ReplayTest, WhatEachNodeReadsForItselfIsLeftOut) {
+    files = {{"/t/small", 10}, {"/t/large", 11}};
+    const Replay::Options options{.file_bytes_max = 10};
+    const auto running = replay(profile_of({{ObjectKind::extent, "/t/large"}}), options);
+    arrive();
+    EXPECT_EQ(running->progress().failed, 1U);
+    const auto fetching = prefetch("/t", options);
+    arrive();
+    EXPECT_EQ(asked_for(ObjectKind::extent), std::vector<std::string>{"/t/small#0"});
+    EXPECT_EQ(fetching->progress().failed, 0U);
+}
+
 TEST_F(ReplayTest, APathCanBeAFileOrNothing) {
     files = {{"/t/a", 10}};
     const auto file = prefetch("/t/a");
