@@ -1,42 +1,99 @@
-// A cold import on 64 to 8,192 nodes, simulated with the protocol core of the daemon: what it costs the
-// backing filesystem, and what a node sends. Times are simulated; the rest are exact counts.
+// An import on many nodes, simulated. bench/scale runs this, prints the table and draws the plot;
+// docs/scale.md explains the figures.
 //
-//   build/bench/copper_scale [NODES...]
+//   build/bench/copper_scale --trace bench/traces/torch.json.gz --run first --nodes 64     one line of JSON
 //   build/bench/copper_scale --arity     how long objects take to all of 8,192 nodes, by the arity of the
 //   tree
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
+#include "tests/sim/import_simulation.hpp"
 #include "tests/sim/simulation.hpp"
 
 namespace {
 
 using namespace copper::sim;
 
-void print_row(std::uint32_t nodes) {
-    const Scenario scenario{.nodes = nodes,
-                            .arity = 4,
-                            .readers = 16,
-                            .clients_per_node = 1,
-                            .operations_per_client = 100,
-                            .store = {.directories = 10, .files_per_directory = 10, .file_bytes_max = 20000},
-                            .message_delay_max = microseconds(20),
-                            .read_delay_max = microseconds(2000)};
-    const Report report = Simulation(scenario).run();
-    std::uint64_t reads = 0;
-    for (const auto& [key, count] : report.reads) {
-        reads += count;
+// The profile that is replayed comes from an earlier job of so many nodes.
+constexpr std::uint32_t recording_nodes = 2;
+
+struct Words {
+    std::string trace;
+    std::string run = "first";
+    std::string model = "lustre";
+    std::uint32_t nodes = 64;
+    std::uint32_t processes = 12;
+    std::uint32_t cores = 0;
+    std::size_t parts = 1;
+    std::size_t sample_every = 1;
+    bool is_arity = false;
+};
+
+int fail(const std::string& reason) {
+    std::cerr << "copper_scale: " << reason << "\n";
+    return 1;
+}
+
+double seconds(microseconds time) {
+    return std::chrono::duration<double>(time).count();
+}
+
+ImportReport import(const std::string& run, const ImportTrace& trace, const ImportScenario& scenario) {
+    if (run == "direct") {
+        return import_directly(trace, scenario);
     }
-    const double objects = static_cast<double>(report.reads.size());
-    std::printf("| %6u | %10llu | %8llu | %8.0f | %14.2f | %17.2f | %10.1f | %5llu |\n", nodes,
-                static_cast<unsigned long long>(report.operations), static_cast<unsigned long long>(reads),
-                objects, static_cast<double>(report.messages) / objects / nodes,
-                static_cast<double>(report.bytes) / nodes / (1 << 20),
-                static_cast<double>(report.slowest.count()) / 1000,
-                static_cast<unsigned long long>(report.unfinished + report.wrong.size()));
+    if (run == "first") {
+        return import_through_copper(trace, scenario);
+    }
+    ImportScenario earlier = scenario;
+    earlier.nodes = recording_nodes;
+    earlier.sample_every = 1;
+    return import_through_copper(trace, scenario, import_through_copper(trace, earlier).recorded);
+}
+
+int simulate(const Words& words) {
+    const auto model = copper::bench::find_model(words.model);
+    if (!model) {
+        return fail(model.error());
+    }
+    const auto trace = read_trace(words.trace);
+    if (!trace) {
+        return fail(trace.error());
+    }
+    const ImportReport report = import(words.run, *trace,
+                                       {.nodes = words.nodes,
+                                        .processes = words.processes,
+                                        .filesystem = *model,
+                                        .parts = words.parts,
+                                        .sample_every = words.sample_every,
+                                        .cores = words.cores});
+    nlohmann::ordered_json operations;
+    for (std::size_t i = 0; i < report.operations.size(); ++i) {
+        operations[copper::bench::operation_names[i]] = report.operations[i];
+    }
+    std::cout << nlohmann::ordered_json{{"package", trace->package},
+                                        {"run", words.run},
+                                        {"nodes", words.nodes},
+                                        {"processes", words.processes},
+                                        {"parts", words.parts},
+                                        {"sample_every", words.sample_every},
+                                        {"seconds", seconds(report.duration)},
+                                        {"seconds_local", seconds(trace->duration_local)},
+                                        {"operations", operations},
+                                        {"bytes_read", report.bytes_read},
+                                        {"messages", report.messages},
+                                        {"bytes_sent", report.bytes_sent},
+                                        {"cache_bytes_max", report.cache_bytes_max},
+                                        {"most_reads_of_an_object", report.most_reads_of_an_object},
+                                        {"direct_reads", report.direct_reads},
+                                        {"wrong", report.wrong}}
+              << std::endl;
+    return 0;
 }
 
 // The slowest of the first operations on files of so many bytes, in ms: all nodes ask for everything at once.
@@ -70,23 +127,33 @@ void print_arities() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    if (argc == 2 && std::string_view(argv[1]) == "--arity") {
+int main(int count, char** arguments) {
+    Words words;
+    CLI::App app("Simulates an import on many nodes", "copper_scale");
+    app.add_option("--trace", words.trace, "A recorded import (bench/storm --record)");
+    app.add_option("--run", words.run, "direct, first, or replayed: through Copper with a profile")
+        ->check(CLI::IsMember({"direct", "first", "replayed"}))
+        ->capture_default_str();
+    app.add_option("--model", words.model, "The filesystem: a preset of the emulation, or a TOML file")
+        ->capture_default_str();
+    app.add_option("--nodes", words.nodes)->check(CLI::Range(1, 1 << 20))->capture_default_str();
+    app.add_option("--processes", words.processes, "Of each node")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_option("--cores", words.cores, "All nodes share one machine with so many cores; 0: they do not")
+        ->capture_default_str();
+    app.add_option("--parts", words.parts, "Into which the import is cut to save memory")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_option("--sample-every", words.sample_every, "Simulate each n-th part only")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_flag("--arity", words.is_arity,
+                 "How long objects take to all of 8,192 nodes, by the arity of the tree; nothing else");
+    CLI11_PARSE(app, count, arguments);
+    if (words.is_arity) {
         print_arities();
         return 0;
     }
-    std::vector<std::uint32_t> sizes;
-    for (int i = 1; i < argc; ++i) {
-        sizes.push_back(static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)));
-    }
-    if (sizes.empty()) {
-        sizes = {64, 512, 2048, 8192};
-    }
-    std::puts(
-        "|  nodes | operations | PFS reads |  objects | messages/object/node | MiB sent per node | slowest "
-        "ms | wrong |");
-    std::puts("|---|---|---|---|---|---|---|---|");
-    for (const std::uint32_t nodes : sizes) {
-        print_row(nodes);
-    }
+    return words.trace.empty() ? fail("--trace FILE is missing") : simulate(words);
 }

@@ -17,6 +17,7 @@
 #include <climits>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -69,13 +70,46 @@ struct DirectoryCloser {
 };
 using Directory = std::unique_ptr<DIR, DirectoryCloser>;
 
+Nanoseconds now() {
+    return Timetable::Clock::now().time_since_epoch();
+}
+
+// What the kernel asks for, and since when.
+struct Asked {
+    Operation operation;
+    std::string path = {};
+    off_t offset = 0;
+    std::size_t bytes = 0;
+    bool is_found = true;
+    Nanoseconds arrived = now();
+};
+
+// One line for each request, in the order of the answers.
+class Trace {
+  public:
+    explicit Trace(const std::string& path) : file_(path) {}
+
+    bool is_open() const { return file_.is_open(); }
+    void add(const Asked& asked, Nanoseconds answered) {
+        const std::lock_guard lock(mutex_);
+        file_ << asked.arrived.count() << '\t' << answered.count() << '\t'
+              << operation_names.at(static_cast<std::size_t>(asked.operation)) << '\t' << asked.is_found
+              << '\t' << asked.offset << '\t' << asked.bytes << '\t' << asked.path << '\n';
+    }
+
+  private:
+    std::mutex mutex_;
+    std::ofstream file_;
+};
+
 class SlowFilesystem {
   public:
     SlowFilesystem(const SlowFilesystemOptions& options, UniqueFd source, ClientCounters& counters)
         : options_(options),
           source_(std::move(source)),
           counters_(counters),
-          servers_(options.model, options.shared->queues) {}
+          servers_(options.model, options.shared->queues),
+          trace_(options.trace) {}
 
     const SlowFilesystemOptions& options() const { return options_; }
 
@@ -83,21 +117,22 @@ class SlowFilesystem {
     void getattr(fuse_req_t request, fuse_ino_t node);
     void readlink(fuse_req_t request, fuse_ino_t node);
     void opendir(fuse_req_t request, fuse_ino_t node, fuse_file_info info);
-    void readdir(fuse_req_t request, std::size_t bytes_max, off_t offset, DIR* directory);
+    void readdir(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset, DIR* directory);
     void open(fuse_req_t request, fuse_ino_t node, fuse_file_info info);
-    void read(fuse_req_t request, std::size_t bytes_max, off_t offset, int file);
+    void read(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset, int file);
     void getxattr(fuse_req_t request, fuse_ino_t node, const char* name, std::size_t bytes_max);
     void listxattr(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max);
     void statfs(fuse_req_t request);
 
   private:
     // Answers when the metadata servers would have.
-    void answer(Operation operation, std::function<void()> reply);
-    void answer_error(Operation operation, fuse_req_t request, int error) {
-        answer(operation, [=] { fuse_reply_err(request, error); });
+    void answer(const Asked& asked, std::function<void()> reply);
+    void answer_error(Asked asked, fuse_req_t request, int error) {
+        asked.is_found = false;
+        answer(asked, [=] { fuse_reply_err(request, error); });
     }
-    void answer_xattr(Operation operation, fuse_req_t request, const std::vector<char>& value, ssize_t bytes);
-    void call_at(Nanoseconds time, std::function<void()> reply);
+    void answer_xattr(const Asked& asked, fuse_req_t request, const std::vector<char>& value, ssize_t bytes);
+    void call_at(Nanoseconds time, const Asked& asked, std::function<void()> reply);
     void count(Operation operation) { ++counters_.operations[static_cast<std::size_t>(operation)]; }
 
     // Nothing, and errno, if it cannot be had.
@@ -111,14 +146,18 @@ class SlowFilesystem {
     ClientCounters& counters_;
     Servers servers_;
     Paths paths_;
+    Trace trace_;
     Timetable timetable_;  // the last member: it answers what still waits when it goes
 };
 
-Nanoseconds now() {
-    return Timetable::Clock::now().time_since_epoch();
-}
-
-void SlowFilesystem::call_at(Nanoseconds time, std::function<void()> reply) {
+void SlowFilesystem::call_at(Nanoseconds time, const Asked& asked, std::function<void()> reply) {
+    if (trace_.is_open()) {
+        // The time before the reply: the program that waits may be faster than this thread.
+        reply = [this, asked, whole = std::move(reply)] {
+            trace_.add(asked, now());
+            whole();
+        };
+    }
     if (time <= now()) {
         reply();
     } else {
@@ -126,9 +165,9 @@ void SlowFilesystem::call_at(Nanoseconds time, std::function<void()> reply) {
     }
 }
 
-void SlowFilesystem::answer(Operation operation, std::function<void()> reply) {
-    count(operation);
-    call_at(servers_.metadata(now()), std::move(reply));
+void SlowFilesystem::answer(const Asked& asked, std::function<void()> reply) {
+    count(asked.operation);
+    call_at(servers_.metadata(now()), asked, std::move(reply));
 }
 
 std::optional<std::string> SlowFilesystem::target(const std::string& path) const {
@@ -159,51 +198,55 @@ std::optional<struct stat> SlowFilesystem::attributes(const std::string& path) c
 
 void SlowFilesystem::lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
     const std::string path = paths_.path_of(parent) + '/' + name;
+    Asked asked{.operation = Operation::lookup, .path = path};
     const auto st = attributes(path);
     if (!st && errno != ENOENT) {
-        answer_error(Operation::lookup, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
+    asked.is_found = st.has_value();
     fuse_entry_param entry{};  // without a node: the name is absent
     entry.entry_timeout = entry.attr_timeout = kernel_keeps_seconds;
     if (st) {
         entry.ino = paths_.number_of(path);
         entry.attr = *st;
     }
-    answer(Operation::lookup, [=] { fuse_reply_entry(request, &entry); });
+    answer(asked, [=] { fuse_reply_entry(request, &entry); });
 }
 
 void SlowFilesystem::getattr(fuse_req_t request, fuse_ino_t node) {
-    const auto st = attributes(paths_.path_of(node));
+    const Asked asked{.operation = Operation::getattr, .path = paths_.path_of(node)};
+    const auto st = attributes(asked.path);
     if (!st) {
-        answer_error(Operation::getattr, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
-    answer(Operation::getattr, [=, st = *st] { fuse_reply_attr(request, &st, kernel_keeps_seconds); });
+    answer(asked, [=, st = *st] { fuse_reply_attr(request, &st, kernel_keeps_seconds); });
 }
 
 void SlowFilesystem::readlink(fuse_req_t request, fuse_ino_t node) {
-    const auto found = target(paths_.path_of(node));
+    const Asked asked{.operation = Operation::readlink, .path = paths_.path_of(node)};
+    const auto found = target(asked.path);
     if (!found) {
-        answer_error(Operation::readlink, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
-    answer(Operation::readlink, [=, text = *found] { fuse_reply_readlink(request, text.c_str()); });
+    answer(asked, [=, text = *found] { fuse_reply_readlink(request, text.c_str()); });
 }
 
 void SlowFilesystem::opendir(fuse_req_t request, fuse_ino_t node, fuse_file_info info) {
-    UniqueFd opened(
-        ::openat(source_.get(), paths_.path_of(node).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const Asked asked{.operation = Operation::opendir, .path = paths_.path_of(node)};
+    UniqueFd opened(::openat(source_.get(), asked.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     Directory directory(opened ? ::fdopendir(opened.get()) : nullptr);
     if (!directory) {
-        answer_error(Operation::opendir, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
     static_cast<void>(opened.release());
     info.fh = reinterpret_cast<std::uintptr_t>(directory.release());
     info.cache_readdir = 1;
     info.keep_cache = 1;
-    answer(Operation::opendir, [=] {
+    answer(asked, [=] {
         if (fuse_reply_open(request, &info) != 0) {  // interrupted: the kernel will not release it
             ::closedir(reinterpret_cast<DIR*>(info.fh));
         }
@@ -211,7 +254,9 @@ void SlowFilesystem::opendir(fuse_req_t request, fuse_ino_t node, fuse_file_info
 }
 
 // Names and types alone, so that attributes cost their own operations.
-void SlowFilesystem::readdir(fuse_req_t request, std::size_t bytes_max, off_t offset, DIR* directory) {
+void SlowFilesystem::readdir(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset,
+                             DIR* directory) {
+    Asked asked{.operation = Operation::readdir, .path = paths_.path_of(node), .offset = offset};
     std::vector<char> buffer(bytes_max);
     std::size_t used = 0;
     ::seekdir(directory, offset);
@@ -232,33 +277,38 @@ void SlowFilesystem::readdir(fuse_req_t request, std::size_t bytes_max, off_t of
         return;
     }
     buffer.resize(used);
-    answer(Operation::readdir,
+    asked.bytes = used;
+    answer(asked,
            [=, entries = std::move(buffer)] { fuse_reply_buf(request, entries.data(), entries.size()); });
 }
 
 void SlowFilesystem::open(fuse_req_t request, fuse_ino_t node, fuse_file_info info) {
-    const int file = ::openat(source_.get(), paths_.path_of(node).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const Asked asked{.operation = Operation::open, .path = paths_.path_of(node)};
+    const int file = ::openat(source_.get(), asked.path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0) {
-        answer_error(Operation::open, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
     info.fh = static_cast<std::uint64_t>(file);
     info.keep_cache = 1;
-    answer(Operation::open, [=] {
+    answer(asked, [=] {
         if (fuse_reply_open(request, &info) != 0) {
             ::close(file);
         }
     });
 }
 
-void SlowFilesystem::read(fuse_req_t request, std::size_t bytes_max, off_t offset, int file) {
+void SlowFilesystem::read(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset,
+                          int file) {
+    Asked asked{.operation = Operation::read, .path = paths_.path_of(node), .offset = offset};
     std::vector<char> buffer(bytes_max);
     const ssize_t bytes = retry_eintr([&] { return ::pread(file, buffer.data(), buffer.size(), offset); });
     const int error = errno;
     buffer.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
     count(Operation::read);
     counters_.bytes_read += buffer.size();
-    call_at(servers_.data(now(), buffer.size()), [=, data = std::move(buffer)] {
+    asked.bytes = buffer.size();
+    call_at(servers_.data(now(), buffer.size()), asked, [=, data = std::move(buffer)] {
         if (bytes < 0) {
             fuse_reply_err(request, error);
         } else {
@@ -268,13 +318,13 @@ void SlowFilesystem::read(fuse_req_t request, std::size_t bytes_max, off_t offse
 }
 
 // A program that gives no room asks how much it needs.
-void SlowFilesystem::answer_xattr(Operation operation, fuse_req_t request, const std::vector<char>& value,
+void SlowFilesystem::answer_xattr(const Asked& asked, fuse_req_t request, const std::vector<char>& value,
                                   ssize_t bytes) {
     if (bytes < 0) {
-        answer_error(operation, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
-    answer(operation, [=] {
+    answer(asked, [=] {
         if (value.empty()) {
             fuse_reply_xattr(request, static_cast<std::size_t>(bytes));
         } else {
@@ -284,24 +334,27 @@ void SlowFilesystem::answer_xattr(Operation operation, fuse_req_t request, const
 }
 
 void SlowFilesystem::getxattr(fuse_req_t request, fuse_ino_t node, const char* name, std::size_t bytes_max) {
+    const Asked asked{.operation = Operation::getxattr, .path = paths_.path_of(node)};
     std::vector<char> value(bytes_max);
     const ssize_t bytes = ::lgetxattr(whole_path(node).c_str(), name, value.data(), value.size());
-    answer_xattr(Operation::getxattr, request, value, bytes);
+    answer_xattr(asked, request, value, bytes);
 }
 
 void SlowFilesystem::listxattr(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max) {
+    const Asked asked{.operation = Operation::listxattr, .path = paths_.path_of(node)};
     std::vector<char> names(bytes_max);
     const ssize_t bytes = ::llistxattr(whole_path(node).c_str(), names.data(), names.size());
-    answer_xattr(Operation::listxattr, request, names, bytes);
+    answer_xattr(asked, request, names, bytes);
 }
 
 void SlowFilesystem::statfs(fuse_req_t request) {
+    const Asked asked{.operation = Operation::statfs};
     struct statvfs found {};
     if (::fstatvfs(source_.get(), &found) != 0) {
-        answer_error(Operation::statfs, request, errno);
+        answer_error(asked, request, errno);
         return;
     }
-    answer(Operation::statfs, [=] { fuse_reply_statfs(request, &found); });
+    answer(asked, [=] { fuse_reply_statfs(request, &found); });
 }
 
 SlowFilesystem& self(fuse_req_t request) {
@@ -332,9 +385,9 @@ fuse_lowlevel_ops operations() {
     table.opendir = [](fuse_req_t request, fuse_ino_t node, fuse_file_info* info) {
         self(request).opendir(request, node, *info);
     };
-    table.readdir = [](fuse_req_t request, fuse_ino_t, std::size_t bytes_max, off_t offset,
+    table.readdir = [](fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset,
                        fuse_file_info* info) {
-        self(request).readdir(request, bytes_max, offset, reinterpret_cast<DIR*>(info->fh));
+        self(request).readdir(request, node, bytes_max, offset, reinterpret_cast<DIR*>(info->fh));
     };
     table.releasedir = [](fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
         ::closedir(reinterpret_cast<DIR*>(info->fh));
@@ -343,9 +396,9 @@ fuse_lowlevel_ops operations() {
     table.open = [](fuse_req_t request, fuse_ino_t node, fuse_file_info* info) {
         self(request).open(request, node, *info);
     };
-    table.read = [](fuse_req_t request, fuse_ino_t, std::size_t bytes_max, off_t offset,
+    table.read = [](fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset,
                     fuse_file_info* info) {
-        self(request).read(request, bytes_max, offset, static_cast<int>(info->fh));
+        self(request).read(request, node, bytes_max, offset, static_cast<int>(info->fh));
     };
     table.release = [](fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
         ::close(static_cast<int>(info->fh));

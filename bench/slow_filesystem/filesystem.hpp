@@ -16,6 +16,9 @@ struct SlowFilesystemOptions {
     std::string mount_point;
     Model model;
     SharedStatePtr shared;
+    // Each request is written here: its time of arrival and of the answer (steady clock, ns), what is asked,
+    // whether it is there, offset, bytes and path. Empty: none is.
+    std::string trace = {};
 };
 
 // Mounts and serves until it is unmounted or the process gets SIGTERM, SIGINT or SIGHUP.

@@ -1,6 +1,6 @@
 // An emulated parallel filesystem: shows a directory as slowly as a model says. See bench/storm.
 //
-//   copper_slow_filesystem SOURCE MOUNTPOINT --shared FILE [--model NAME|FILE.toml]
+//   copper_slow_filesystem SOURCE MOUNTPOINT --shared FILE [--model NAME|FILE.toml] [--trace FILE]
 //   copper_slow_filesystem --counters FILE
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -19,6 +19,7 @@ struct Words {
     std::string mount_point;
     std::string model = "lustre";
     std::string shared;
+    std::string trace;
     std::string counters;
 };
 
@@ -62,8 +63,11 @@ int serve(const Words& words) {
     if (!shared) {
         return fail(shared.error());
     }
-    const auto served = serve_slow_filesystem(
-        {.source = source, .mount_point = mount_point, .model = *model, .shared = *shared});
+    const auto served = serve_slow_filesystem({.source = source,
+                                               .mount_point = mount_point,
+                                               .model = *model,
+                                               .shared = *shared,
+                                               .trace = words.trace});
     return served ? 0 : fail(served.error());
 }
 
@@ -79,9 +83,10 @@ int main(int count, char** arguments) {
     auto* const shared = app.add_option("--shared", words.shared, "What all mounts of one filesystem share");
     auto* const model =
         app.add_option("--model", words.model, "A preset or a TOML file")->capture_default_str();
+    auto* const trace = app.add_option("--trace", words.trace, "Write each request into this file");
     app.add_option("--counters", words.counters,
                    "Print the counters of a shared file as JSON, and nothing else")
-        ->excludes(source, mount_point, shared, model);
+        ->excludes(source, mount_point, shared, model, trace);
     try {
         app.parse(count, arguments);
         if (!words.counters.empty()) {

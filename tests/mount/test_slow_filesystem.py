@@ -1,6 +1,7 @@
 """The emulated parallel filesystem of bench/storm: what it counts, what its clients keep, and how long it takes."""
 
 import compileall
+import gzip
 import json
 import os
 import pathlib
@@ -9,7 +10,7 @@ import sys
 import threading
 import time
 
-from copper import REPOSITORY, mounts_below
+from copper import REPOSITORY, build_directory, mounts_below
 from slow_filesystem import program
 from slow_mounted import SlowTestCase
 
@@ -236,6 +237,22 @@ class Storm(SlowTestCase):
         done = subprocess.run([STORM, *words], capture_output=True, text=True, timeout=500, check=False)
         self.assertEqual(expected, done.returncode, done.stderr)
         return done
+
+    def test_a_recorded_import_can_be_simulated(self):
+        path = f"{self.make_directory()}/trace.json.gz"
+        self.storm("--record", path, "--packages", "json")
+        with gzip.open(path) as file:
+            trace = json.load(file)
+        self.assertEqual("json", trace["package"])
+        names = {f"{directory}/{name[0]}" for directory, names in trace["directories"].items() for name in names}
+        asked = [(kind, name, found) for _, _, kind, name, found, _, _ in trace["requests"]]
+        self.assertTrue([name for kind, name, _ in asked if kind == "read" and name.startswith("json/") and "decoder" in name])
+        for kind, name, found in asked:
+            if kind == "lookup":
+                self.assertEqual(bool(found), f"{os.path.dirname(name) or '.'}/{os.path.basename(name)}" in names, name)
+        done = subprocess.run([build_directory() / "bench" / "copper_scale", "--trace", path, "--nodes", "3", "--run", "replayed"],
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(0, json.loads(done.stdout)["wrong"])
 
     def test_every_run_of_one_round(self):
         directory = self.make_directory()

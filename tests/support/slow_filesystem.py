@@ -45,12 +45,12 @@ class SlowFilesystem:
     def shared(self):
         return f"{self.directory}/shared"
 
-    def mount(self):
-        """Mounts once more: a client that knows nothing yet. Returns where."""
+    def mount(self, trace=None):
+        """Mounts once more: a client that knows nothing yet. Returns where. `trace`: a file for all its requests."""
         point = f"{self.directory}/{len(self.clients)}"
         os.mkdir(point)
         self.clients.append(None)
-        self.start_client(point)
+        self.start_client(point, *(["--trace", trace] if trace else []))
         return point
 
     def renew(self, point):
@@ -58,9 +58,9 @@ class SlowFilesystem:
         self.end_client(self.clients[int(os.path.basename(point))])
         self.start_client(point)
 
-    def start_client(self, point):
+    def start_client(self, point, *options):
         # A session of its own, as a daemon has: the scheduler may treat each session as one (sched_autogroup).
-        client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model],
+        client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model, *options],
                                   start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.clients[int(os.path.basename(point))] = client
         # Asks the mount table, not the mount: a question to the mount would count.

@@ -1,0 +1,92 @@
+// A recorded import of scipy.stats, on simulated nodes.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/sim/import_simulation.hpp"
+
+namespace copper::sim {
+namespace {
+
+const ImportTrace& trace() {
+    static const ImportTrace read = read_trace(COPPER_TRACES "/scipy.stats.json.gz").value();
+    return read;
+}
+
+ImportScenario on_lustre(std::uint32_t nodes) {
+    return {.nodes = nodes, .filesystem = bench::find_model("lustre").value()};
+}
+
+std::uint64_t count_of(const ImportReport& report, Operation operation) {
+    return report.operations[static_cast<std::size_t>(operation)];
+}
+
+void expect_right(const ImportReport& report) {
+    EXPECT_EQ(report.wrong, 0U);
+    EXPECT_EQ(report.direct_reads, 0U);
+    EXPECT_EQ(report.most_reads_of_an_object, 1U);
+}
+
+TEST(Import, CostsTheFilesystemTheSameHoweverManyNodesTakePart) {
+    const auto simulate = [](std::uint32_t nodes) {
+        ImportScenario scenario = on_lustre(nodes);
+        scenario.cores = 2;  // and one client of the filesystem
+        return import_through_copper(trace(), scenario);
+    };
+    const ImportReport alone = simulate(1);
+    expect_right(alone);
+    EXPECT_EQ(count_of(alone, Operation::opendir), trace().directories.size());
+    EXPECT_EQ(count_of(alone, Operation::readdir), trace().directories.size());
+    EXPECT_LE(alone.all_operations(), trace().requests.size() * 11 / 10);
+    for (const std::uint32_t nodes : {2U, 4U, 8U}) {
+        SCOPED_TRACE(nodes);
+        const ImportReport report = simulate(nodes);
+        expect_right(report);
+        EXPECT_EQ(report.operations, alone.operations);
+        EXPECT_EQ(report.bytes_read, alone.bytes_read);
+    }
+}
+
+TEST(Import, DirectlyCostsEachNodeAll) {
+    ImportScenario scenario = on_lustre(3);
+    const ImportReport report = import_directly(trace(), scenario);
+    EXPECT_EQ(report.all_operations(), 3 * trace().requests.size());
+    scenario.processes = 12;
+    const ImportReport storm = import_directly(trace(), scenario);
+    EXPECT_EQ(count_of(storm, Operation::open), 12 * count_of(report, Operation::open));
+    EXPECT_EQ(count_of(storm, Operation::lookup), count_of(report, Operation::lookup));
+}
+
+TEST(Import, WithAProfileIsFasterAndReadsEachObjectOnce) {
+    const ImportScenario scenario = on_lustre(16);
+    const ImportReport first = import_through_copper(trace(), scenario);
+    const ImportReport replayed = import_through_copper(trace(), scenario, first.recorded);
+    expect_right(replayed);
+    EXPECT_LT(replayed.duration, first.duration);
+    EXPECT_LT(first.duration, import_directly(trace(), scenario).duration);
+}
+
+TEST(Import, InPartsReadsEachObjectOnce) {
+    ImportScenario scenario = on_lustre(16);
+    scenario.parts = 4;
+    const ImportReport first = import_through_copper(trace(), scenario);
+    expect_right(first);
+    EXPECT_EQ(first.recorded.size(), scenario.parts);
+    expect_right(import_through_copper(trace(), scenario, first.recorded));
+}
+
+TEST(Import, ASeedReplaysExactly) {
+    ImportScenario scenario = on_lustre(8);
+    const ImportReport report = import_through_copper(trace(), scenario);
+    EXPECT_EQ(import_through_copper(trace(), scenario).history, report.history);
+    ++scenario.seed;
+    EXPECT_NE(import_through_copper(trace(), scenario).history, report.history);
+}
+
+TEST(Import, ATraceThatIsNoneIsRefused) {
+    EXPECT_FALSE(read_trace("/dev/null").has_value());
+    EXPECT_FALSE(read_trace("/dev/null/none").has_value());
+}
+
+}  // namespace
+}  // namespace copper::sim
