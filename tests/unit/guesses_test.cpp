@@ -84,7 +84,8 @@ TEST(ElfFileOf, OnlyLibrariesForThisMachineAreUnderstood) {
     for (std::size_t size = 0; size < sizeof(ElfW(Ehdr)) + 2 * sizeof(ElfW(Phdr)); ++size) {
         EXPECT_FALSE(elf_file_of(bytes_of(good.substr(0, size)))) << size;
     }
-    for (const std::size_t damaged : {std::size_t{0}, std::size_t{EI_CLASS}, std::size_t{EI_DATA}, std::size_t{16}}) {
+    for (const std::size_t damaged :
+         {std::size_t{0}, std::size_t{EI_CLASS}, std::size_t{EI_DATA}, std::size_t{16}}) {
         std::string bad = good;
         bad[damaged] = 77;
         EXPECT_FALSE(elf_file_of(bytes_of(bad))) << damaged;
