@@ -75,7 +75,7 @@ class Simulation::Node final : public Protocol::Effects {
         if (!alive_) {
             return;
         }
-        if (simulation_.now_ < paused_until_) {
+        if (simulation_.now() < paused_until_) {
             simulation_.at(paused_until_, [this, from, frame] { receive(from, frame); });
             return;
         }
@@ -143,7 +143,7 @@ class Simulation::Node final : public Protocol::Effects {
     void state_changed(Rank, NodeState) override {}
 
   private:
-    TimePoint now() const { return simulation_.now_ + ahead_; }
+    TimePoint now() const { return simulation_.now() + ahead_; }
 
     ObjectPtr coded(const ObjectPtr& object) {
         const Extent* extent = object->extent();
@@ -190,7 +190,7 @@ class Simulation::Node final : public Protocol::Effects {
         if (!alive_) {
             return;
         }
-        if (simulation_.now_ < paused_until_) {
+        if (simulation_.now() < paused_until_) {
             simulation_.at(paused_until_, [this] { tick(); });
             return;
         }
@@ -212,12 +212,12 @@ class Simulation::Node final : public Protocol::Effects {
             simulation_.store_.directory(static_cast<std::uint32_t>(random() % shape.directories));
         const std::string file =
             SimulatedStore::file_name(static_cast<std::uint32_t>(random() % shape.files_per_directory));
-        const TimePoint started = simulation_.now_;
+        const TimePoint started = simulation_.now();
         auto done = [this, left, started] {
             auto& report = simulation_.report_;
             ++report.operations;
             report.slowest = std::max(report.slowest,
-                                      std::chrono::duration_cast<microseconds>(simulation_.now_ - started));
+                                      std::chrono::duration_cast<microseconds>(simulation_.now() - started));
             simulation_.after(simulation_.random_delay(microseconds(300)),
                               [this, left] { next_operation(left - 1); });
         };
@@ -387,10 +387,6 @@ Simulation::Simulation(const Scenario& scenario)
 
 Simulation::~Simulation() = default;
 
-void Simulation::at(TimePoint when, std::function<void()> happen) {
-    events_.push({when, next_order_++, std::move(happen)});
-}
-
 microseconds Simulation::random_delay(microseconds longest) {
     return microseconds(1 + random_() % static_cast<std::uint64_t>(longest.count()));
 }
@@ -401,7 +397,7 @@ bool Simulation::chance(double probability) {
 
 TimePoint Simulation::end_of_read(Rank reader) {
     const bool is_slow = reader.value < scenario_.slow_disks;
-    const TimePoint end = now_ + random_delay(scenario_.read_delay_max) +
+    const TimePoint end = now() + random_delay(scenario_.read_delay_max) +
                           (is_slow ? scenario_.slow_disk_delay : microseconds(0));
     const TimePoint stalled = TimePoint{} + scenario_.stall_begin;
     return end < stalled ? end : std::max(end, stalled + scenario_.stall);
@@ -415,7 +411,7 @@ void Simulation::count(Rank from, Rank to, const Message& message) {
         return;
     }
     ++report_.membership_messages;
-    const auto second = std::chrono::floor<std::chrono::seconds>(now_.time_since_epoch()).count();
+    const auto second = std::chrono::floor<std::chrono::seconds>(now().time_since_epoch()).count();
     if (second != this_second_) {
         this_second_ = second;
         membership_this_second_.assign(nodes_.size(), 0);
@@ -428,7 +424,7 @@ void Simulation::count(Rank from, Rank to, const Message& message) {
 
 void Simulation::note(std::uint64_t what) {
     report_.trace =
-        mixed(mixed(report_.trace, what), static_cast<std::uint64_t>(now_.time_since_epoch().count()));
+        mixed(mixed(report_.trace, what), static_cast<std::uint64_t>(now().time_since_epoch().count()));
 }
 
 void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
@@ -436,7 +432,7 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     report_.bytes += frame.header.size + frame.body.size;
     note((std::uint64_t{from.value} << 32U) | to.value);
     note(frame.header.size + frame.body.size);
-    const bool divided = now_ < divided_until_ && side_[from.value] != side_[to.value];
+    const bool divided = now() < divided_until_ && side_[from.value] != side_[to.value];
     if (divided || chance(scenario_.loss)) {
         return;
     }
@@ -453,7 +449,7 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     backlog_[{from, to}] += bytes;
     total_backlog_[from] += bytes;
     TimePoint& sent = sending_until_[from];
-    sent = std::max(sent, now_) + scenario_.send_time +
+    sent = std::max(sent, now()) + scenario_.send_time +
            microseconds(scenario_.node_bytes_per_us != 0 ? bytes / scenario_.node_bytes_per_us : 0);
     TimePoint& last = last_arrival_[{from, to, frame.lane}];
     const auto rate = to.value < scenario_.slow_nodes ? scenario_.slow_bytes_per_ms : 0;
@@ -487,7 +483,7 @@ void Simulation::divide() {
     for (std::size_t rank = 0; rank < nodes_.size(); ++rank) {
         side_[rank] = in_halves ? random_() % 2 == 0 : rank == alone;
     }
-    divided_until_ = now_ + random_delay(scenario_.partition_max);
+    divided_until_ = now() + random_delay(scenario_.partition_max);
 }
 
 void Simulation::schedule_faults() {
@@ -502,8 +498,9 @@ void Simulation::schedule_faults() {
                                         noticed = i < scenario_.crashes_noticed] { crash(rank, noticed); });
     }
     for (std::uint32_t i = 0; i < scenario_.pauses; ++i) {
-        after(random_delay(busy_time),
-              [this] { nodes_[random_() % nodes_.size()]->pause(now_ + random_delay(scenario_.pause_max)); });
+        after(random_delay(busy_time), [this] {
+            nodes_[random_() % nodes_.size()]->pause(now() + random_delay(scenario_.pause_max));
+        });
     }
     for (std::uint32_t i = 0; i < scenario_.partitions; ++i) {
         after(random_delay(busy_time), [this] { divide(); });
@@ -543,12 +540,7 @@ Report Simulation::run() {
     }
     schedule_faults();
     schedule_roll_calls();
-    while (!events_.empty()) {
-        const Event event = events_.top();
-        events_.pop();
-        now_ = event.at;
-        event.happen();
-    }
+    events_.run();
     for (auto& node : nodes_) {
         const MoverCounters counters = node->protocol().mover().counters();
         report_.direct_reads += counters.direct_reads;

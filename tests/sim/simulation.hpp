@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <queue>
 #include <random>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "cache/cache.hpp"
 #include "cache/resolve.hpp"
 #include "collectives/protocol.hpp"
+#include "tests/sim/events.hpp"
 #include "tests/sim/simulated_store.hpp"
 
 namespace copper::sim {
@@ -118,17 +118,9 @@ class Simulation {
 
   private:
     class Node;
-    struct Event {
-        TimePoint at;
-        std::uint64_t order = 0;  // events of one time happen in the order in which they were made
-        std::function<void()> happen;
-        bool operator>(const Event& other) const {
-            return at != other.at ? at > other.at : order > other.order;
-        }
-    };
-
-    void at(TimePoint when, std::function<void()> happen);
-    void after(microseconds delay, std::function<void()> happen) { at(now_ + delay, std::move(happen)); }
+    void at(TimePoint when, std::function<void()> happen) { events_.at(when, std::move(happen)); }
+    void after(microseconds delay, std::function<void()> happen) { at(now() + delay, std::move(happen)); }
+    TimePoint now() const { return events_.now(); }
     microseconds random_delay(microseconds longest);
     bool chance(double probability);
     // When a read that begins now ends.
@@ -143,9 +135,7 @@ class Simulation {
 
     const Scenario scenario_;
     std::mt19937_64 random_;
-    TimePoint now_{};
-    std::uint64_t next_order_ = 0;
-    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    Events events_;
     SimulatedStore store_;
     Trees trees_;
     std::vector<std::unique_ptr<Node>> nodes_;
