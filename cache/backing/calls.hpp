@@ -18,15 +18,15 @@ inline constexpr int read_attempts_max = 3;
 SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters);
 
 // How long one read may wait for files to settle. A reader thread must not wait for seconds. Longer than the
-// wait of any Verdict.
+// longest time_to_settle().
 inline constexpr std::chrono::milliseconds patience_max{1100};
 
 // Attributes of an open file or directory. If it changed a moment ago, waits until it must have settled and
 // looks again. Subtracts the wait from `patience`; if that is too short, uses it up and does not wait.
-// Something that keeps changing stays recent.
+// Something that keeps changing does not settle.
 struct Observed {
     Attributes attributes;
-    Rest rest = Rest::recent;
+    bool is_settled = false;
 };
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                     BackingCounters& counters);

@@ -165,14 +165,14 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
             return failed(E2BIG);
         }
         const bool is_unchanged = version_of(before->attributes) == version_of(*after);
-        const bool is_settled = is_unchanged && before->rest == Rest::settled;
+        const bool is_settled = is_unchanged && before->is_settled;
         if (is_settled) {
             listed->listed = version_of(*after);
         }
         // Not for ever: a name that moved while it was read may be in it twice, or not at all.
         const auto lifetime = is_settled ? lifetime_in(opened->path) : std::optional(unproven_lifetime);
         found = {.object = make_object(listed->directory, lifetime), .names = std::move(listed)};
-        if (is_settled || (is_unchanged && before->rest == Rest::unproven) || patience.count() == 0) {
+        if (is_settled || patience.count() == 0) {
             break;  // to read it again now would prove no more
         }
     }

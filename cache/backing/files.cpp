@@ -37,7 +37,7 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
 
 struct Reading {
     Extent extent;
-    Rest rest;  // recent: the bytes may mix Versions
+    bool is_proven;  // of one Version
 };
 
 SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, std::uint32_t index,
@@ -61,15 +61,15 @@ SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, st
     }
     const bool is_unchanged = version_of(before) == version_of(*after) && blob->size == size;
     return Reading{.extent = {.attributes = *after, .blob = std::move(*blob)},
-                   .rest = is_unchanged ? seen->rest : Rest::recent};
+                   .is_proven = is_unchanged && seen->is_settled};
 }
 
 // How long to keep the bytes. Not at all if the file was changing. If its Version is not the key's: for a
 // file of several extents only briefly, for the present askers, because another opening may still find the
 // wanted Version. An extent that is the whole file is consistent in any Version.
 std::optional<std::chrono::milliseconds> lifetime_of(const Reading& reading, const ObjectKey& key) {
-    if (reading.rest != Rest::settled) {
-        return reading.rest == Rest::recent ? std::chrono::milliseconds(0) : unproven_lifetime;
+    if (!reading.is_proven) {
+        return std::chrono::milliseconds(0);
     }
     const Attributes& attributes = reading.extent.attributes;
     const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(attributes));
@@ -106,8 +106,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
             }
             continue;
         }
-        const bool is_last =
-            reading->rest != Rest::recent || patience.count() == 0 || attempt == read_attempts_max;
+        const bool is_last = reading->is_proven || patience.count() == 0 || attempt == read_attempts_max;
         if (is_last) {
             open_files_->mark_read(wanted, **file, key.index, extents_of(reading->extent.attributes.size));
         }

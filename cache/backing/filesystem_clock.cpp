@@ -15,7 +15,7 @@ nanoseconds time_of(const Timestamp& stamp) {
 // Longer than a tick of the clock that made this stamp, and longer than the delay between stamping a change
 // and copying the bytes. A stamp of a whole second means that the clock ticks once a second. (A finer clock
 // makes such a stamp once in millions.)
-milliseconds time_to_settle(const Timestamp& stamp) {
+milliseconds settling_time(const Timestamp& stamp) {
     constexpr milliseconds copying{20};
     return stamp.nanoseconds == 0 ? std::chrono::seconds(1) + copying : copying;
 }
@@ -56,32 +56,25 @@ void FilesystemClocks::note(std::uint64_t filesystem, const Timestamp& changed) 
     }
 }
 
-FilesystemClocks::Verdict FilesystemClocks::judge(std::uint64_t filesystem, const Timestamp& changed,
-                                                  const std::function<bool()>& is_local) {
+milliseconds FilesystemClocks::time_to_settle(std::uint64_t filesystem, const Timestamp& changed,
+                                              const std::function<bool()>& is_local) {
     const Now now = clock_();
     const nanoseconds stamp = time_of(changed);
     if (!is_of_now(stamp, now.wall)) {
-        return {.rest = Rest::settled};
+        return milliseconds(0);
     }
     Known known = noted(filesystem, stamp, now);
     if (known.kind == Kind::unknown) {
         known.kind = is_local() ? Kind::local : Kind::remote;
         (*table_.lock())[filesystem].kind = known.kind;
     }
-    const nanoseconds settled_after = time_to_settle(changed);
-    const nanoseconds age_here = now.wall - stamp;
     nanoseconds age = least(known, now) - stamp;
     if (known.kind == Kind::local) {
-        age = std::max(age, age_here);
+        age = std::max(age, now.wall - stamp);
     }
-    if (age >= settled_after) {
-        return {.rest = Rest::settled};
-    }
-    if (age_here >= settled_after) {
-        return {.rest = Rest::unproven};
-    }
+    const nanoseconds left = settling_time(changed) - age;
     constexpr milliseconds rounding{2};
-    return {.rest = Rest::recent, .wait = std::chrono::ceil<milliseconds>(settled_after - age) + rounding};
+    return left.count() <= 0 ? milliseconds(0) : std::chrono::ceil<milliseconds>(left) + rounding;
 }
 
 }  // namespace copper

@@ -12,14 +12,6 @@
 
 namespace copper {
 
-// What the stamp of the last change says before a read.
-enum class Rest : std::uint8_t {
-    settled,   // another change would get another stamp: equal stamps before and after a read prove one
-               // version
-    recent,    // another change could get the same stamp
-    unproven,  // old enough by this node's clock, but the filesystem's clock may be behind
-};
-
 // Thread-safe. Filesystems stamp changes with a clock that ticks every few milliseconds or only every second
 // (Lustre, BeeGFS, ext4 with small inodes). Two changes within one tick look like one. So Copper reads a file
 // only after the stamping clock has moved on.
@@ -28,6 +20,9 @@ enum class Rest : std::uint8_t {
 // ahead or behind, and Copper writes nothing that would reveal its time. One bound is known: the server's
 // clock shows at least the newest stamp ever seen, plus the time since then by this node's monotonic clock.
 // This needs no common time. It assumes that all stamps of a filesystem come from clocks that agree.
+//
+// Of files that were written in the last minutes, only those with a newer stamp than any before are waited
+// for, which are few of many, in whatever order they are read.
 class FilesystemClocks {
   public:
     struct Now {
@@ -43,12 +38,11 @@ class FilesystemClocks {
 
     explicit FilesystemClocks(Clock clock = now) : clock_(std::move(clock)) {}
 
-    struct Verdict {
-        Rest rest = Rest::settled;
-        std::chrono::milliseconds wait{0};  // for recent: until the file has settled, if it does not change
-    };
-    // Judges a stamp that was just read. Calls `is_local` once per filesystem, without a lock.
-    Verdict judge(std::uint64_t filesystem, const Timestamp& changed, const std::function<bool()>& is_local);
+    // How long until a file with this stamp, which was just read, has settled: until another change must get
+    // another stamp, so that equal stamps before and after a read prove one version. At most a tick and 25
+    // ms. 0: it has. Calls `is_local` once per filesystem, without a lock.
+    std::chrono::milliseconds time_to_settle(std::uint64_t filesystem, const Timestamp& changed,
+                                             const std::function<bool()>& is_local);
 
     // Learns from a stamp that was just read.
     void note(std::uint64_t filesystem, const Timestamp& changed);

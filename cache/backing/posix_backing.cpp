@@ -95,13 +95,14 @@ SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, millisec
                                     BackingCounters& counters) {
     const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
         return status_at(file, "", counters).map([&](const Status& status) {
-            const auto [rest, wait] =
-                clocks.judge(status.filesystem, status.attributes.changed, [file] { return is_local(file); });
-            return std::pair(Observed{.attributes = status.attributes, .rest = rest}, wait);
+            const auto wait = clocks.time_to_settle(status.filesystem, status.attributes.changed,
+                                                    [file] { return is_local(file); });
+            return std::pair(Observed{.attributes = status.attributes, .is_settled = wait == milliseconds(0)},
+                             wait);
         });
     };
     auto found = look();
-    if (found && found->first.rest == Rest::recent) {
+    if (found && !found->first.is_settled) {
         const milliseconds wait = found->second;
         if (wait <= patience) {
             patience -= wait;

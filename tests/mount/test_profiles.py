@@ -24,7 +24,6 @@ class ProfileTestCase(SlowTestCase):
             os.mkdir(f"{self.source}/{directory}")
             for number in range(self.FILES):
                 self.write(f"{directory}/file.{number:02}", bytes([number]) * 1000)
-        self.settle(f"{self.source}/used", f"{self.source}/unused", self.source)
         self.slow = self.serve("metadata_latency_ms = 2\ndata_latency_ms = 2\n")
         self.shown = self.slow.mount()
         self.profile = f"{self.make_directory()}/some/profile"

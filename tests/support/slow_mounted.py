@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import time
 
 from copper import mounts_below, processes_of
 from mounted import MountTestCase
@@ -13,13 +12,6 @@ class SlowTestCase(MountTestCase):
     def setUp(self):
         if not os.path.exists(program()):
             self.skipTest("needs libfuse 3.14 or later")
-
-    @staticmethod
-    def settle(*directories):
-        """What was just written there can be proven to have settled: each directory has a later stamp than its files."""
-        time.sleep(0.1)
-        for directory in directories:
-            pathlib.Path(directory, "the last one").touch()
 
     def serve(self, text=""):
         """A filesystem with a model of its own. What is left of it is a failure."""

@@ -82,15 +82,9 @@ TEST_F(BackingFaults, AServersClockIsNotThisNodes) {
             const auto first = read(fresh, ObjectKind::extent, point + "/file");
             const auto took = std::chrono::steady_clock::now() - before;
             ASSERT_NE(first->extent(), nullptr);
-            if (ahead < 0) {
-                EXPECT_EQ(first->lifetime, unproven_lifetime);
-                EXPECT_EQ(read(fresh, ObjectKind::directory, point)->lifetime, unproven_lifetime);
-                std::this_thread::sleep_for(milliseconds(1100));
-            } else {
-                EXPECT_FALSE(first->lifetime);
-                EXPECT_GE(took, milliseconds(1000)) << "it waited for the next second";
-            }
-            EXPECT_FALSE(read(fresh, ObjectKind::extent, point + "/file")->lifetime);
+            EXPECT_FALSE(first->lifetime);
+            EXPECT_GE(took, milliseconds(1000)) << "it waited for the next second";
+            EXPECT_FALSE(read(fresh, ObjectKind::directory, point)->lifetime);
         }
         static_cast<void>(backing);
     });
@@ -111,7 +105,8 @@ TEST_F(BackingFaults, AFilesystemThatDoesNotTellTypesIsAskedForThem) {
         EXPECT_EQ(names.at(1).attributes.mode, static_cast<std::uint32_t>(S_IFLNK));
         EXPECT_EQ(names.at(2).attributes.mode, static_cast<std::uint32_t>(S_IFDIR));
         EXPECT_EQ(backing.within_trees().listings, 1U);
-        EXPECT_EQ(backing.within_trees().stats, 2U + 3U);
+        // The directory is looked at before and after; before once more, since nobody knows the filesystem's clock.
+        EXPECT_EQ(backing.within_trees().stats, 3U + 3U);
     });
 }
 
