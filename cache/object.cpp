@@ -78,13 +78,15 @@ Listing::Entry Listing::at(std::size_t index) const {
             .leads_into_trees = slot.leads_into_trees};
 }
 
-std::optional<std::size_t> Listing::find(std::string_view name) const {
+std::size_t Listing::first_from(std::string_view name) const {
     const auto slot = std::lower_bound(slots_.begin(), slots_.end(), name,
                                        [this](const Slot& s, std::string_view n) { return name_of(s) < n; });
-    if (slot == slots_.end() || name_of(*slot) != name) {
-        return std::nullopt;
-    }
     return static_cast<std::size_t>(slot - slots_.begin());
+}
+
+std::optional<std::size_t> Listing::find(std::string_view name) const {
+    const std::size_t at = first_from(name);
+    return at < size() && this->name(at) == name ? std::optional(at) : std::nullopt;
 }
 
 std::size_t Listing::bytes() const {

@@ -113,9 +113,13 @@ class Listing {
     Listing(std::vector<NewEntry> entries, Detail detail);
 
     std::size_t size() const { return slots_.size(); }
-    // Returns views into this Listing.
+    // These return views into this Listing.
     Entry at(std::size_t index) const;
+    std::string_view name(std::size_t index) const { return name_of(slots_[index]); }
+
     std::optional<std::size_t> find(std::string_view name) const;
+    // The first name that does not sort before `name`; size() if there is none.
+    std::size_t first_from(std::string_view name) const;
     bool has_attributes() const { return detail_ == Detail::attributes; }
     std::size_t bytes() const;
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/path.hpp"
+#include "cache/backing/directory_names.hpp"
 #include "cache/backing/listed_directories.hpp"
 #include "cache/backing/posix_backing.hpp"
 #include "cache/backing/stater.hpp"
@@ -35,7 +36,7 @@ SystemResult<DirectoryStream> stream_of(UniqueFd fd) {
     return directory;
 }
 
-// Marks Copper mounts among the names and removes kernel filesystems.
+// A Copper mount is a directory; kernel filesystems are removed.
 void apply_obstacles(Names& names, const std::vector<std::pair<std::string, MountMap::Walk>>& obstacles) {
     for (const auto& [name, kind] : obstacles) {
         const auto at = names.find(name);
@@ -43,7 +44,7 @@ void apply_obstacles(Names& names, const std::vector<std::pair<std::string, Moun
             continue;
         }
         if (kind == MountMap::Walk::copper_mount) {
-            names.mark_copper_mount(*at);
+            names.set_type(*at, S_IFDIR);
         } else {
             names.erase({*at});
         }
@@ -77,23 +78,36 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
 // Types that the directory itself does not tell, from the entries; names that are gone are taken out.
 void complete_types(Names& names, int directory, Stater& stater, BackingCounters& counters) {
     std::vector<std::size_t> unknown;
-    std::vector<DirectoryName> to_stat;
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (!names.has_type(i)) {
             unknown.push_back(i);
-            to_stat.push_back(names.slice(i, 1).front());
         }
     }
-    const auto entries = stater.stat(directory, to_stat, counters);
+    std::vector<SystemResult<Attributes>> found(unknown.size());
+    stater.for_each(unknown.size(), [&](std::size_t i) {
+        found[i] = stat_at(directory, std::string(names.text(unknown[i])), counters);
+    });
     std::vector<std::size_t> gone;
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-        if (entries[i]) {
-            names.set_type(unknown[i], entries[i]->attributes.mode & S_IFMT);
-        } else if (entries[i].error() == ENOENT) {
+    for (std::size_t i = 0; i < unknown.size(); ++i) {
+        if (found[i]) {
+            names.set_type(unknown[i], found[i]->mode & S_IFMT);
+        } else if (found[i].error() == ENOENT) {
             gone.push_back(unknown[i]);
         }
     }
     names.erase(gone);
+}
+
+ListedDirectoryPtr make_listed(const Names& names, Directory directory, std::optional<Version> listed,
+                               std::optional<std::chrono::milliseconds> lifetime) {
+    std::vector<ObjectPtr> pieces;
+    for (std::uint32_t i = 0; !directory.has_all_names() && i < directory.first_names.size(); ++i) {
+        pieces.push_back(make_object(names.piece(i)));
+    }
+    return std::make_shared<ListedDirectory>(
+        ListedDirectory{.object = make_object(std::move(directory), lifetime),
+                        .pieces = std::move(pieces),
+                        .listed = listed});
 }
 
 }  // namespace
@@ -140,7 +154,8 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
             return failed(before.error());
         }
         if (auto current = listed_.find(path, version_of(before->attributes)); current != nullptr) {
-            return {.object = make_object(current->directory, lifetime_in(opened->path)),
+            const auto lifetime = lifetime_in(opened->path);
+            return {.object = lifetime ? make_object(current->directory(), lifetime) : current->object,
                     .names = std::move(current)};
         }
         const TimeWaited to_read;
@@ -157,21 +172,18 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
         if (after->links == 0) {
             return failed(ENOENT);  // the directory was removed: it reads as empty
         }
-        auto listed = std::make_shared<ListedDirectory>();
-        listed->directory = names->directory();
-        listed->directory.operation_time = std::chrono::ceil<std::chrono::microseconds>(operation_time);
-        listed->names = std::move(*names);
-        if (listed->directory.bytes() > object_bytes_max) {
+        Directory directory = names->directory();
+        directory.operation_time = std::chrono::ceil<std::chrono::microseconds>(operation_time);
+        if (directory.bytes() > object_bytes_max) {
             return failed(E2BIG);
         }
         const bool is_unchanged = version_of(before->attributes) == version_of(*after);
         const bool is_settled = is_unchanged && before->is_settled;
-        if (is_settled) {
-            listed->listed = version_of(*after);
-        }
         // Not for ever: a name that moved while it was read may be in it twice, or not at all.
         const auto lifetime = is_settled ? lifetime_in(opened->path) : std::optional(unproven_lifetime);
-        found = {.object = make_object(listed->directory, lifetime), .names = std::move(listed)};
+        auto listed = make_listed(*names, std::move(directory),
+                                  is_settled ? std::optional(version_of(*after)) : std::nullopt, lifetime);
+        found = {.object = listed->object, .names = std::move(listed)};
         if (is_settled || patience.count() == 0) {
             break;  // to read it again now would prove no more
         }
@@ -193,25 +205,23 @@ ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
 
 ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     const auto [object, listed] = find_names(key);
-    if (listed == nullptr || listed->directory.version != key.version) {
+    if (listed == nullptr || listed->directory().version != key.version) {
         return make_object(object->content, error_lifetime);
     }
-    if (key.index >= listed->directory.first_names.size()) {
-        return make_error(EINVAL);
-    }
-    return make_object(listed->names.piece(key.index));
+    return key.index < listed->pieces.size() ? listed->pieces[key.index] : make_error(EINVAL);
 }
 
-// The names of a batch, or the object that says why there are none.
-tl::expected<std::vector<DirectoryName>, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key) {
-    const auto [object, listed] = find_names(key);
+// The object that says why there are none.
+tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key) {
+    auto [object, listed] = find_names(key);
     if (listed == nullptr) {
         return tl::unexpected(object);
     }
-    if (listed->directory.version != key.version) {
+    if (listed->directory().version != key.version) {
         return tl::unexpected(make_error(EAGAIN));
     }
-    return listed->names.slice(std::size_t{key.index} * batch_entries, batch_entries);
+    auto names = listed->slice(std::size_t{key.index} * batch_entries, batch_entries);
+    return BatchNames{.directory = std::move(listed), .names = std::move(names)};
 }
 
 // A node that misses an entry in its batch asks for the entry alone.
@@ -225,7 +235,18 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     if (!opened) {
         return make_error(opened.error());
     }
-    auto entries = stater_->stat(opened->fd.get(), *names, counters);
+    const auto mounts = opened->mounts->obstacles_in(opened->path);
+    const auto is_mount = [&](std::string_view name) {
+        return std::any_of(mounts.begin(), mounts.end(),
+                           [&](const auto& mount) { return mount.first == name; });
+    };
+    Entries entries(names->names.size());
+    stater_->for_each(entries.size(), [&](std::size_t i) {
+        const Listing::Entry& known = names->names[i];
+        const std::string name(known.name);
+        entries[i] = is_mount(name) ? copper_mount_entry(name, known.attributes.inode)
+                                    : entry_at(opened->fd.get(), name, clocks_, counters);
+    });
     std::size_t bytes = 0;
     for (auto& entry : entries) {
         bytes += entry ? sizeof(Attributes) + entry->name.size() + entry->target.size() : 0;

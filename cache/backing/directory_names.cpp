@@ -1,7 +1,5 @@
 #include "cache/backing/directory_names.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "base/checksum.hpp"
@@ -22,23 +20,6 @@ void DirectoryNames::sort_and_drop_repeats() {
     slots_.erase(std::unique(slots_.begin(), slots_.end(),
                              [this](const Slot& a, const Slot& b) { return text_of(a) == text_of(b); }),
                  slots_.end());
-    slots_.shrink_to_fit();
-    text_.shrink_to_fit();
-}
-
-std::vector<DirectoryName> DirectoryNames::slice(std::size_t first, std::size_t count) const {
-    std::vector<DirectoryName> names;
-    const std::size_t begin = std::min(first, size());
-    const std::size_t end = begin + std::min(count, size() - begin);
-    names.reserve(end - begin);
-    for (std::size_t i = begin; i < end; ++i) {
-        const Slot& slot = slots_[i];
-        names.push_back({.text = std::string(text_of(slot)),
-                         .inode = slot.inode,
-                         .type = slot.type,
-                         .is_copper_mount = slot.is_copper_mount});
-    }
-    return names;
 }
 
 std::optional<std::size_t> DirectoryNames::find(std::string_view name) const {
@@ -48,11 +29,6 @@ std::optional<std::size_t> DirectoryNames::find(std::string_view name) const {
         return std::nullopt;
     }
     return static_cast<std::size_t>(slot - slots_.begin());
-}
-
-void DirectoryNames::mark_copper_mount(std::size_t index) {
-    slots_[index].is_copper_mount = true;
-    slots_[index].type = S_IFDIR;
 }
 
 void DirectoryNames::erase(const std::vector<std::size_t>& indexes) {

@@ -1,4 +1,4 @@
-// The names of a directory, as its reader keeps them. Internal to cache/backing/.
+// The names of a directory while it is being read. Internal to cache/backing/.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/backing/stater.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
@@ -20,15 +19,10 @@ class DirectoryNames {
     void sort_and_drop_repeats();
 
     std::size_t size() const { return slots_.size(); }
-    std::size_t bytes() const { return slots_.capacity() * sizeof(Slot) + text_.capacity(); }
-    std::size_t text_bytes() const { return text_.size(); }
     std::string_view text(std::size_t index) const { return text_of(slots_[index]); }
-    // Up to `count` names.
-    std::vector<DirectoryName> slice(std::size_t first, std::size_t count) const;
 
     // REQUIRES for all functions below: sorted.
     std::optional<std::size_t> find(std::string_view name) const;
-    void mark_copper_mount(std::size_t index);
     void set_type(std::size_t index, std::uint32_t type) { slots_[index].type = type; }
     // In ascending order.
     void erase(const std::vector<std::size_t>& indexes);
@@ -44,7 +38,6 @@ class DirectoryNames {
         std::uint32_t type = 0;
         std::uint32_t text_offset = 0;
         std::uint8_t text_bytes = 0;
-        bool is_copper_mount = false;
     };
     std::string_view text_of(const Slot& slot) const {
         return {text_.data() + slot.text_offset, slot.text_bytes};

@@ -8,12 +8,26 @@
 
 namespace copper {
 
-// Wherever something leaves the list, it dies after the lock does: that frees much memory.
-
-std::size_t ListedDirectories::Kept::bytes() const {
-    return sizeof(Kept) + sizeof(ListedDirectory) + 2 * path.size() + directory->directory.bytes() +
-           directory->names.bytes();
+std::vector<Listing::Entry> ListedDirectory::slice(std::size_t first, std::size_t count) const {
+    const std::size_t entries = directory().entries;
+    const std::size_t begin = std::min(first, entries);
+    std::vector<Listing::Entry> names;
+    for (std::size_t i = begin; i < begin + std::min(count, entries - begin); ++i) {
+        const Listing& piece = pieces.empty() ? directory().names : *pieces[i / piece_entries]->listing();
+        names.push_back(piece.at(i % piece_entries));
+    }
+    return names;
 }
+
+std::size_t ListedDirectory::bytes() const {
+    std::size_t bytes = sizeof(ListedDirectory) + object->bytes();
+    for (const ObjectPtr& piece : pieces) {
+        bytes += piece->bytes();
+    }
+    return bytes;
+}
+
+// Wherever something leaves the list, it dies after the lock does: that frees much memory.
 
 ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Wanted& wanted) {
     auto state = state_.lock();
@@ -28,7 +42,7 @@ ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Wanted
 }
 
 ListedDirectoryPtr ListedDirectories::find(const std::string& path, std::uint64_t version) {
-    return find(path, [version](const ListedDirectory& one) { return one.directory.version == version; });
+    return find(path, [version](const ListedDirectory& one) { return one.directory().version == version; });
 }
 
 ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Version& listed) {
@@ -47,7 +61,7 @@ ListedDirectories::Order ListedDirectories::keep(State& state, Kept kept) {
     Order leaving;
     const auto [begin, end] = state.by_path.equal_range(kept.path);
     const auto same = std::find_if(begin, end, [&](const auto& entry) {
-        return entry.second->directory->directory.version == kept.directory->directory.version;
+        return entry.second->directory->directory().version == kept.directory->directory().version;
     });
     if (same != end) {
         remove(state, same->second, leaving);

@@ -12,16 +12,22 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/guarded.hpp"
-#include "cache/backing/directory_names.hpp"
+#include "cache/object.hpp"
 
 namespace copper {
 
 struct ListedDirectory {
-    Directory directory;
-    DirectoryNames names;
+    ObjectPtr object;               // a Directory
+    std::vector<ObjectPtr> pieces;  // of its names; none if the Directory has all
     std::optional<Version> listed;  // of the directory itself, unless it changed while it was read
+
+    const Directory& directory() const { return *object->directory(); }
+    // Up to `count` names from the one at `first`: views into this.
+    std::vector<Listing::Entry> slice(std::size_t first, std::size_t count) const;
+    std::size_t bytes() const;
 };
 using ListedDirectoryPtr = std::shared_ptr<const ListedDirectory>;
 
@@ -51,7 +57,7 @@ class ListedDirectories {
         std::string path;
         ListedDirectoryPtr directory;
 
-        std::size_t bytes() const;
+        std::size_t bytes() const { return sizeof(Kept) + 2 * path.size() + directory->bytes(); }
     };
     using Order = std::list<Kept>;
     struct State {

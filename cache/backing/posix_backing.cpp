@@ -152,7 +152,7 @@ PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_p
       mounts_(trees_),
       opener_(mounts_, method, links),
       open_files_(std::make_unique<OpenFiles>()),
-      stater_(std::make_unique<Stater>(clocks_)) {}
+      stater_(std::make_unique<Stater>()) {}
 
 PosixBacking::~PosixBacking() = default;
 

@@ -25,9 +25,8 @@ class Stater;
 
 // Ensures that the bytes of an extent are of one Version: it compares the file's identity before and after
 // the read, and reads again if the file changed. A file that keeps changing is answered like a direct read
-// would be, and not kept. A file that did not change, but is not proven to be of one Version (see
-// FilesystemClocks), is kept for 2 seconds. The same holds for Listings. Files of several extents stay open
-// from one extent to the next, so each is opened once.
+// would be, and not kept; a directory that keeps changing is kept for 2 seconds. Files of several extents
+// stay open from one extent to the next, so each is opened once.
 class PosixBacking final : public BackingStore {
   public:
     // Counts operations within `trees` apart from those outside.
@@ -51,7 +50,11 @@ class PosixBacking final : public BackingStore {
     ListedDirectories::Found find_names(const ObjectKey& key);
     ObjectPtr read_directory(const std::string& path);
     ObjectPtr read_piece(const ObjectKey& key);
-    tl::expected<std::vector<DirectoryName>, ObjectPtr> batch_names(const ObjectKey& key);
+    struct BatchNames {
+        ListedDirectoryPtr directory;
+        std::vector<Listing::Entry> names;  // views into `directory`
+    };
+    tl::expected<BatchNames, ObjectPtr> batch_names(const ObjectKey& key);
     ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_entry(const std::string& path);
     ObjectPtr read_extent(const ObjectKey& key);

@@ -57,18 +57,6 @@ ReaderPool& Stater::pool() {
     return *pool_;
 }
 
-std::vector<SystemResult<Listing::NewEntry>> Stater::stat(int directory,
-                                                          const std::vector<DirectoryName>& names,
-                                                          BackingCounters& counters) {
-    std::vector<SystemResult<Listing::NewEntry>> entries(names.size());
-    for_each(names.size(), [&](std::size_t i) {
-        const auto& name = names[i];
-        entries[i] = name.is_copper_mount ? copper_mount_entry(name.text, name.inode)
-                                          : entry_at(directory, name.text, clocks_, counters);
-    });
-    return entries;
-}
-
 void Stater::for_each(std::size_t count, const std::function<void(std::size_t)>& f) {
     const auto block_count = (count + calls_per_block - 1) / calls_per_block;
     const auto blocks = std::make_shared<Blocks>(block_count, [&](std::size_t block) {

@@ -13,25 +13,10 @@
 
 namespace copper {
 
-// A name as reported by readdir(3).
-struct DirectoryName {
-    std::string text;
-    std::uint64_t inode = 0;
-    std::uint32_t type = 0;  // as in `mode`; 0 if the filesystem does not say
-    bool is_copper_mount = false;
-};
-
 // Thread-safe. Its threads mostly wait for the filesystem, so there are more of them than cores. (TBB's
 // scheduler is not made for blocking calls.) The threads start with the first large directory.
 class Stater {
   public:
-    // `clocks` must outlive this.
-    explicit Stater(FilesystemClocks& clocks) : clocks_(clocks) {}
-
-    // For each name, in order: its entry, or the reason why there is none.
-    std::vector<SystemResult<Listing::NewEntry>> stat(int directory, const std::vector<DirectoryName>& names,
-                                                      BackingCounters& counters);
-
     // Calls `f` with each index below `count`, in several threads. Returns when all calls have returned.
     void for_each(std::size_t count, const std::function<void(std::size_t)>& f);
 
@@ -40,7 +25,6 @@ class Stater {
 
     ReaderPool& pool();
 
-    FilesystemClocks& clocks_;
     std::once_flag pool_made_;
     std::unique_ptr<ReaderPool> pool_;
 };

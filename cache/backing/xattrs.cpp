@@ -121,17 +121,18 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
     if (!opened) {
         return make_error(opened.error());
     }
-    const auto& names = *known;
+    const auto& names = known->names;
     const auto mounts = mounts_.current();
     std::vector<std::optional<Xattrs>> found(names.size());
     std::atomic<int> trouble = 0;
     std::atomic<std::size_t> failed = 0;
     stater_->for_each(names.size(), [&](std::size_t i) {
-        const std::string place = join_path(opened->path, names[i].text);
+        const std::string name(names[i].name);
+        const std::string place = join_path(opened->path, name);
         if (mounts->obstacle(place) || mounts->is_lost(place)) {
             return;
         }
-        if (auto xattrs = all_xattrs(opened->fd.get(), names[i].text, counters)) {
+        if (auto xattrs = all_xattrs(opened->fd.get(), name, counters)) {
             found[i] = std::move(*xattrs);
         } else {
             trouble = xattrs.error();
@@ -154,7 +155,7 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
         } else {
             left -= bytes;
         }
-        batch.entries.push_back({names[i].text, std::move(xattrs)});
+        batch.entries.push_back({std::string(names[i].name), std::move(xattrs)});
     }
     return make_object(std::move(batch), lifetime_in(opened->path));
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "base/path.hpp"
 
@@ -22,18 +21,8 @@ bool has_type(const Directory& directory, std::string_view name, std::uint32_t t
     return at && (directory.names.at(*at).attributes.mode & S_IFMT) == type;
 }
 
-// The first name that does not sort before `name`.
-std::size_t first_from(const Listing& listing, std::string_view name) {
-    std::size_t low = 0, high = listing.size();
-    while (low < high) {
-        const std::size_t middle = (low + high) / 2;
-        if (listing.at(middle).name < name) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+bool has_prefix_at(const Listing& names, std::size_t index, std::string_view prefix) {
+    return index < names.size() && names.name(index).starts_with(prefix);
 }
 
 // What is remembered of a module.
@@ -58,10 +47,10 @@ std::vector<std::pair<std::string, ObjectPtr>> places_of(Ahead& ahead, std::stri
 }  // namespace
 
 // marshal.c: w_short_pstring. A type, a length of one byte, and the text.
-std::set<std::string_view> identifiers_of(std::span<const std::byte> compiled) {
+std::vector<std::string_view> identifiers_of(std::span<const std::byte> compiled) {
     constexpr unsigned char short_interned = 'Z', reference_flag = 0x80;
     const std::string_view text(reinterpret_cast<const char*>(compiled.data()), compiled.size());
-    std::set<std::string_view> found;
+    std::vector<std::string_view> found;
     for (std::size_t i = 0; i + 2 < text.size(); ++i) {
         const auto type = static_cast<unsigned char>(text[i]);
         const auto length = static_cast<unsigned char>(text[i + 1]);
@@ -70,9 +59,11 @@ std::set<std::string_view> identifiers_of(std::span<const std::byte> compiled) {
         }
         const std::string_view name = text.substr(i + 2, length);
         if (std::all_of(name.begin(), name.end(), is_part_of_identifier)) {
-            found.insert(name);
+            found.push_back(name);
         }
     }
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
 }
 
@@ -102,7 +93,12 @@ void Imports::read(const FirstBytes& file) {
 
 void Imports::module(const std::string& directory, const Directory& names, std::string_view module,
                      const std::string& suffix) {
-    const std::string first(module.substr(0, module.find('.')));
+    const std::string_view front = module.substr(0, module.find('.'));
+    // Most identifiers name no module.
+    if (!has_prefix_at(names.names, names.names.first_from(front), front)) {
+        return;
+    }
+    const std::string first(front);
     const std::string_view rest = module.substr(std::min(first.size() + 1, module.size()));
     if (!has_type(names, first, S_IFDIR)) {
         if (rest.empty()) {
@@ -134,15 +130,12 @@ void Imports::files_of(const std::string& directory, const Directory& names, con
                        const std::string& suffix) {
     const std::string prefix = module + '.';
     const Listing& listing = names.names;
-    const auto is_of_module = [&](std::size_t i) {
-        return i < listing.size() && listing.at(i).name.starts_with(prefix);
-    };
-    std::size_t at = first_from(listing, prefix);
-    if (!is_of_module(at) || !ahead_->remember(module_key(directory, module, suffix))) {
+    std::size_t at = listing.first_from(prefix);
+    if (!has_prefix_at(listing, at, prefix) || !ahead_->remember(module_key(directory, module, suffix))) {
         return;
     }
-    for (; is_of_module(at); ++at) {
-        const std::string path = join_path(directory, listing.at(at).name);
+    for (; has_prefix_at(listing, at, prefix); ++at) {
+        const std::string path = join_path(directory, listing.name(at));
         if (is_library(path)) {
             ahead_->file(path, counters_, extension_arrived_);
         } else if (path.ends_with(".py")) {

@@ -3,18 +3,18 @@
 
 #include <cstddef>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cache/guesses/ahead.hpp"
 
 namespace copper {
 
-// The identifiers that compiled Python code uses ("stats", "scipy.stats"): what it imports is among them.
-// They point into `bytes`.
-std::set<std::string_view> identifiers_of(std::span<const std::byte> compiled);
+// The distinct identifiers that compiled Python code uses ("stats", "scipy.stats"): what it imports is among
+// them. They point into `bytes`.
+std::vector<std::string_view> identifiers_of(std::span<const std::byte> compiled);
 
 // Compiled code (.pyc) holds the names of the modules that it imports. So once a program has read it, those
 // of its identifiers that name modules of the same package, or top-level ones, are fetched at the same time:

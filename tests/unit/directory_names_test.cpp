@@ -115,10 +115,6 @@ TEST(DirectoryNames, WhatIsTakenOutIsGone) {
     EXPECT_FALSE(names.find("b"));
     EXPECT_TRUE(names.find("c"));
     EXPECT_FALSE(names.find("d"));
-    names.mark_copper_mount(*names.find("c"));
-    EXPECT_TRUE(names.slice(1, 10).at(0).is_copper_mount);
-    EXPECT_TRUE(names.slice(2, 10).empty());
-    EXPECT_TRUE(names.slice(200, 10).empty());
 }
 
 }  // namespace

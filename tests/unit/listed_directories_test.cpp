@@ -5,16 +5,27 @@
 namespace copper {
 namespace {
 
+ListedDirectories::Found found(ListedDirectory listed) {
+    const ObjectPtr object = listed.object;
+    return {.object = object, .names = std::make_shared<ListedDirectory>(std::move(listed))};
+}
+
+ObjectPtr object_of(std::uint64_t version) {
+    Directory directory;
+    directory.version = version;
+    return make_object(std::move(directory));
+}
+
 // With names of so many bytes.
 ListedDirectories::Found directory_of(std::uint64_t version, std::size_t bytes = 100) {
-    auto listed = std::make_shared<ListedDirectory>();
-    for (std::size_t i = 0; listed->names.text_bytes() < bytes; ++i) {
-        listed->names.add(std::to_string(1000000 + i) + std::string(240, 'x'), 1, 1);
+    std::vector<Listing::NewEntry> entries;
+    for (std::size_t i = 0; i * 247 < bytes; ++i) {
+        entries.push_back(
+            {.name = std::to_string(1000000 + i) + std::string(240, 'x'), .target = {}, .attributes = {}});
     }
-    listed->names.sort_and_drop_repeats();
-    listed->directory.version = version;
-    listed->listed = Version{.inode = version};
-    return {.object = make_object(listed->directory), .names = std::move(listed)};
+    return found({.object = object_of(version),
+                  .pieces = {make_object(Listing(std::move(entries), Listing::Detail::names_only))},
+                  .listed = Version{.inode = version}});
 }
 
 std::string path_of(std::size_t number) {
@@ -29,7 +40,7 @@ TEST(ListedDirectories, KeepsManySmallOnes) {
     }
     for (std::size_t i = 0; i < 1000; ++i) {
         ASSERT_NE(directories.find(path_of(i), i), nullptr) << i;
-        EXPECT_EQ(directories.find(path_of(i), Version{.inode = i})->directory.version, i);
+        EXPECT_EQ(directories.find(path_of(i), Version{.inode = i})->directory().version, i);
         EXPECT_EQ(directories.find(path_of(i), Version{.inode = i + 1}), nullptr);
     }
 }
@@ -48,7 +59,7 @@ TEST(ListedDirectories, KeepsTheLastOnesUpToSoManyBytes) {
         const auto listed = directories.find(path_of(i), i);
         ASSERT_TRUE(listed != nullptr || kept == 0) << "the least recently used leave first";
         kept += listed != nullptr ? 1 : 0;
-        bytes += listed != nullptr ? listed->names.bytes() : 0;
+        bytes += listed != nullptr ? listed->bytes() : 0;
     }
     EXPECT_NE(directories.find(path_of(count - 1), count - 1), nullptr);
     EXPECT_LT(bytes, ListedDirectories::bytes_max);
@@ -61,10 +72,10 @@ TEST(ListedDirectories, CountsAllBytes) {
     constexpr std::size_t count = ListedDirectories::bytes_max / 65536;
     for (std::size_t i = 0; i < count; ++i) {
         directories.read(path_of(i), [i] {
-            auto listed = std::make_shared<ListedDirectory>();
-            listed->directory.version = i;
-            listed->directory.first_names.assign(128, std::string(1024, 'x'));  // 128 KiB
-            return ListedDirectories::Found{.object = make_object(listed->directory), .names = listed};
+            Directory directory;
+            directory.version = i;
+            directory.first_names.assign(128, std::string(1024, 'x'));  // 128 KiB
+            return found({.object = make_object(std::move(directory)), .pieces = {}, .listed = std::nullopt});
         });
     }
     EXPECT_EQ(directories.find(path_of(0), 0), nullptr);
@@ -94,8 +105,8 @@ TEST(ListedDirectories, TwoVersionsOfAPathMayBeKept) {
     directories.read("/a", [] { return directory_of(2); });
     for (const std::uint64_t version : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{1}}) {
         ASSERT_NE(directories.find("/a", version), nullptr);
-        EXPECT_EQ(directories.find("/a", version)->directory.version, version);
-        EXPECT_EQ(directories.find("/a", Version{.inode = version})->directory.version, version);
+        EXPECT_EQ(directories.find("/a", version)->directory().version, version);
+        EXPECT_EQ(directories.find("/a", Version{.inode = version})->directory().version, version);
     }
     directories.forget("/a");
     EXPECT_EQ(directories.find("/a", 1), nullptr);
@@ -107,10 +118,9 @@ TEST(ListedDirectories, OneVersionIsKeptOnce) {
     ListedDirectories directories;
     for (std::uint64_t stamp = 1; stamp <= 300; ++stamp) {
         directories.read("/a", [stamp] {
-            auto listed =
-                std::make_shared<ListedDirectory>(*directory_of(7, ListedDirectories::bytes_max / 100).names);
-            listed->listed = Version{.inode = stamp};
-            return ListedDirectories::Found{.object = make_object(listed->directory), .names = listed};
+            ListedDirectory listed = *directory_of(7, ListedDirectories::bytes_max / 100).names;
+            listed.listed = Version{.inode = stamp};
+            return found(std::move(listed));
         });
         if (stamp == 1) {
             directories.read("/b", [] { return directory_of(8); });
@@ -131,7 +141,7 @@ TEST(ListedDirectories, WhatIsForgottenIsReadAnew) {
     // Also where a reading is under way.
     directories.read("/t/a", [&] {
         directories.forget("/t");
-        EXPECT_EQ(directories.read("/t/a", [] { return directory_of(4); }).names->directory.version, 4U);
+        EXPECT_EQ(directories.read("/t/a", [] { return directory_of(4); }).names->directory().version, 4U);
         return directory_of(3);
     });
 }
