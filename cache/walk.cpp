@@ -8,6 +8,8 @@
 
 #include "base/guarded.hpp"
 #include "base/path.hpp"
+#include "cache/batch_evidence.hpp"
+#include "cache/names.hpp"
 
 namespace copper {
 namespace {
@@ -84,6 +86,11 @@ struct Walk::State : std::enable_shared_from_this<State> {
             paths = next(*locked);
         }
         fetch(paths);
+        if (object->directory()->entries > 0 && BatchEvidence::answers_at_once(*object->directory())) {
+            cache.get(
+                batch_key(ObjectKind::batch, path, {.directory = object, .position = 0}),
+                [](const ObjectPtr&) {}, FetchFor::guess);
+        }
     }
 
     Cache& cache;

@@ -13,8 +13,9 @@ namespace copper {
 
 // A program that lists directory after directory and reads no file (find, ls -R, du) is walking a tree. Walk
 // fetches the Listings of the next directories ahead, so that the program does not wait for the network in
-// each. An import reads files in between, and Walk must not make the reader list directories that it does not
-// need.
+// each. Where the filesystem answers at once, their attributes are fetched too: the kernel asks for those
+// with the first names. An import reads files in between, and Walk must not make the reader list directories
+// that it does not need.
 //
 // A window limits how many Listings are fetched and not used yet. Each used Listing adds one to the window,
 // so the window doubles when a program has used all of it. It closes when a program lists a directory that no

@@ -24,16 +24,15 @@ ReplyPtr reply_to(fuse_req_t request) {
 // What the kernel may do without asking, since a snapshot does not change.
 void init(void* user_data, fuse_conn_info* connection) {
     static_cast<Served*>(user_data)->capable = connection->capable;
-    // READDIRPLUS_AUTO would fetch attributes only if a program seems to want them; here they cost nothing
-    // and save a lookup per name. AUTO_INVAL_DATA drops pages when mtime changes. Splicing helps with data in
-    // files or pipes; ours is in memory.
+    // READDIRPLUS_AUTO: after the first names of a directory, the kernel wants attributes with further ones
+    // only if programs look at those that it got. AUTO_INVAL_DATA drops pages when mtime changes. Splicing
+    // helps with data in files or pipes; ours is in memory.
     constexpr unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_READDIRPLUS |
-                                FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_CACHE_SYMLINKS |
-                                FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT |
-                                FUSE_CAP_NO_OPENDIR_SUPPORT;
-    constexpr unsigned unwanted = FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_AUTO_INVAL_DATA |
-                                  FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-                                  FUSE_CAP_SPLICE_MOVE;
+                                FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_PARALLEL_DIROPS |
+                                FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA |
+                                FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT;
+    constexpr unsigned unwanted = FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ |
+                                  FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
     connection->want = (connection->want | (connection->capable & wanted)) & ~unwanted;
     // With several users, the kernel also checks access control lists, at the price of a GETXATTR for each
     // inode whose group has rights. With one user, the filesystem answers the daemon as it would answer the

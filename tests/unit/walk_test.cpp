@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/path.hpp"
+#include "cache/batch_evidence.hpp"
 #include "tests/support/directory_object.hpp"
 
 namespace copper {
@@ -64,7 +66,12 @@ class Walking : public testing::Test {
     std::size_t fetched = 0;
     std::size_t listed = 0;
     std::size_t round_trips = 0;
+    std::set<std::string> attributes_fetched;
     Cache cache{{.budget_bytes = 1U << 30}, [this](const ObjectKey& key, FetchFor) {
+                    if (key.kind == ObjectKind::batch) {
+                        attributes_fetched.insert(key.path);
+                        return;
+                    }
                     ++fetched;
                     in_flight.push_back(key.path);
                 }};
@@ -104,6 +111,23 @@ TEST_F(Walking, ListingsHereAndThereFetchNothingAhead) {
         list(directory);
     }
     EXPECT_EQ(fetched, 100U);
+}
+
+// The kernel asks for them with the first names.
+TEST_F(Walking, OnAFastFilesystemTheAttributesComeAlong) {
+    for (const bool is_fast : {true, false}) {
+        const std::string top = is_fast ? "/fast" : "/slow";
+        add_directories(top, 100, 2);
+        for (auto& [path, object] : tree) {
+            Directory directory = *object->directory();
+            directory.operation_time = is_fast ? std::chrono::microseconds(0) : BatchEvidence::fast_operation;
+            object = make_object(std::move(directory));
+        }
+        attributes_fetched.clear();
+        walk_below(top);
+        EXPECT_EQ(attributes_fetched.size() > 80, is_fast);
+        EXPECT_EQ(attributes_fetched.empty(), !is_fast);
+    }
 }
 
 TEST_F(Walking, WhatIsFetchedAheadIsUsed) {
