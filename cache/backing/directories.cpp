@@ -208,7 +208,10 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     if (listed == nullptr || listed->directory().version != key.version) {
         return make_object(object->content, error_lifetime);
     }
-    return key.index < listed->pieces.size() ? listed->pieces[key.index] : make_error(EINVAL);
+    if (key.index >= listed->directory().first_names.size()) {
+        return make_error(EINVAL);
+    }
+    return listed->pieces.empty() ? make_object(listed->directory().names) : listed->pieces[key.index];
 }
 
 // The object that says why there are none.
