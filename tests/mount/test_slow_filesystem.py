@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from copper import REPOSITORY, build_directory, mounts_below
+from copper import REPOSITORY, build_directory, clean_environment, mounts_below
 from slow_filesystem import program
 from slow_mounted import SlowTestCase
 
@@ -256,6 +256,21 @@ class Imported(SlowTestCase):
         self.assertLess(seconds, 9 * self.MODULES * self.LATENCY / 2)
         self.assertEqual(self.MODULES, fuse["imports_fetched"])
         self.assertEqual(self.MODULES, fuse["imports_used"])
+
+    def test_each_directory_and_file_is_read_once(self):
+        latency = "metadata_latency_ms = 2\ndata_latency_ms = 2\n"
+        for model in (latency, latency + "stall_share = 0.1\nstall_ms = 1000\n"):
+            with self.subTest(model):
+                slow = self.serve(model)
+                original = slow.mount()
+                job = self.launch(nodes=4, trees=[original])
+                codes = [f"import sys; sys.path.insert(0, {job.mirrored(node, original)!r}); import many" for node in range(4)]
+                running = [subprocess.Popen([sys.executable, "-I", "-B", "-c", code], env=clean_environment()) for code in codes]
+                self.assertEqual([0] * 4, [one.wait(timeout=60) for one in running])
+                counts = slow.counters()
+                # The tree and, of "many" and each of its parts, the directory, that of the compiled code, and this code.
+                self.assertEqual((1 + 2 * (self.MODULES + 1), self.MODULES + 1), (counts["opendir"], counts["open"]),
+                                 job.totals())
 
 
 class Storm(SlowTestCase):
