@@ -56,27 +56,22 @@ tl::unexpected<WireError> refuse(std::string reason) {
 
 // ---- values
 
-wire::Timestamp to_wire(const Timestamp& time) {
-    return {time.seconds, time.nanoseconds};
-}
-
-Timestamp from_wire(const wire::Timestamp& time) {
-    return {time.seconds(), time.nanoseconds()};
-}
-
 wire::Attributes to_wire(const Attributes& a) {
     return {a.inode,
             a.size,
             a.blocks,
             a.device,
+            a.accessed.seconds,
+            a.modified.seconds,
+            a.changed.seconds,
+            a.accessed.nanoseconds,
+            a.modified.nanoseconds,
+            a.changed.nanoseconds,
             a.mode,
             a.links,
             a.user,
             a.group,
-            a.block_bytes,
-            to_wire(a.accessed),
-            to_wire(a.modified),
-            to_wire(a.changed)};
+            a.block_bytes};
 }
 
 Attributes from_wire(const wire::Attributes& a) {
@@ -89,9 +84,9 @@ Attributes from_wire(const wire::Attributes& a) {
             .user = a.user(),
             .group = a.group(),
             .block_bytes = a.block_bytes(),
-            .accessed = from_wire(a.accessed()),
-            .modified = from_wire(a.modified()),
-            .changed = from_wire(a.changed())};
+            .accessed = {a.accessed_seconds(), a.accessed_nanoseconds()},
+            .modified = {a.modified_seconds(), a.modified_nanoseconds()},
+            .changed = {a.changed_seconds(), a.changed_nanoseconds()}};
 }
 
 auto to_wire(Builder& builder, const ObjectKey& key) {
@@ -548,10 +543,10 @@ Encoded encode(Builder& builder, const Publication& publication) {
         attributes = to_wire(extent->attributes);
         table.add_attributes(&attributes);
         table.add_coding(static_cast<wire::Coding>(extent->coding));
-        table.add_plain_bytes(extent->plain_bytes);
+        table.add_plain_bytes(static_cast<std::uint32_t>(extent->plain_bytes));
         saved_bytes = extent->plain_bytes - extent->blob.size;
     }
-    table.add_body_bytes(body.size);
+    table.add_body_bytes(static_cast<std::uint32_t>(body.size));
     table.add_body_checksum(checksum_of(body));
     return {.type = wire::Content::Publication,
             .offset = table.Finish().Union(),
