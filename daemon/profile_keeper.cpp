@@ -43,13 +43,13 @@ ProfileKeeper::ProfileKeeper(Options options, const Trees& trees, ProgressLoop& 
 ProfileKeeper::~ProfileKeeper() = default;
 
 void ProfileKeeper::in_background(std::function<void()> work) {
-    is_idle_ = false;
+    ++to_do_;
     const bool is_queued = thread_.submit([this, work = std::move(work)] {
         work();
-        is_idle_ = true;
+        --to_do_;
     });
     if (!is_queued) {
-        is_idle_ = true;
+        --to_do_;
     }
 }
 

@@ -49,7 +49,7 @@ class ProfileKeeper {
     // Waits for the last record, but not for ever.
     void wait_until_written();
     // Its thread waits for the filesystem, perhaps for ever.
-    bool is_stuck() const { return !is_idle_; }
+    bool is_stuck() const { return to_do_ != 0; }
 
     Replay::Progress progress() const {
         return replay_ != nullptr ? replay_->progress() : Replay::Progress();
@@ -74,7 +74,7 @@ class ProfileKeeper {
     bool is_collecting_ = false;
     std::size_t uses_recorded_ = 0;  // of this node
     std::future<void> written_;
-    std::atomic<bool> is_idle_ = true;
+    std::atomic<int> to_do_ = 0;  // of thread_
     ReaderPool thread_{{.threads = 1}};
 };
 
