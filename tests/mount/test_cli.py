@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 
-from copper import clean_environment
+from copper import clean_environment, copper_program
 from import_storm import PYTHON, package_tree
 from mounted import MountTestCase
 
@@ -38,6 +39,42 @@ class Commands(MountTestCase):
         self.assertTrue(modules.startswith("/tmp/copper-"), "on the node's own disk")
         lines = self.copper("env", "--mount", root, "--no-python-modules", PYTHONPATH=self.tree)
         self.assertIn(f"PYTHONPATH={root}{self.tree}\n", lines)
+
+    def test_environment_in_each_shell_and_back(self):
+        path = f"{self.tree}/it's a:{os.environ['PATH']}"
+        env = f"{copper_program()} env --mount {self.job.root(1)}"
+        for shell, words, get in (("sh", "", 'eval "$({})"'), ("bash", "--shell bash", 'eval "$({})"'),
+                                  ("zsh", "--shell zsh", 'eval "$({})"'),
+                                  ("fish", "--shell fish", "{} | source"), ("fish", "--shell fish", "eval ({})"),
+                                  ("tcsh", "--shell csh", 'eval "`{}`"')):
+            if not shutil.which(shell):
+                continue
+            with self.subTest(shell, get=get):
+                do, undo = get.format(f"{env} {words}"), get.format(f"{env} {words} --unset")
+                show = "/usr/bin/printenv PATH MPLCONFIGDIR"
+                environment = clean_environment()
+                environment["PATH"] = path
+                done = self.run_program(shell, "-c", f"{do}; {show}; {undo}; {show} || true", env=environment)
+                there, scratch, back = done.stdout.decode().splitlines()
+                self.assertEqual(self.job.root(1) + path, there)
+                self.assertTrue(scratch.startswith("/tmp/copper-"))
+                self.assertEqual(path, back)
+
+    def test_environment_that_leads_nowhere(self):
+        done = self.job.command("env", "--mount", self.job.root(0), environment=clean_environment(VIRTUAL_ENV="/x"))
+        self.assertEqual(0, done.returncode)
+        self.assertRegex(done.stderr, rf"warning: .*PATH, PYTHONPATH, .*{self.tree}.*Activate")
+        for variables in ({"PYTHONPATH": self.tree}, {"VIRTUAL_ENV": self.job.root(0) + self.tree}):
+            done = self.job.command("env", "--mount", self.job.root(0), environment=clean_environment(**variables))
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_environment_fails_in_eval(self):
+        for words, says in ((["--mount", "/tmp/nothing-here"], "no Copper serves /tmp/nothing-here"),
+                            (["--shell", "ksh"], "ksh not in"), (["--unset", "--prefix", "/usr"], "excludes")):
+            script = f'set -e; eval "$({copper_program()} env {" ".join(words)})"; echo survived'
+            done = self.run_program("sh", "-c", script, env=clean_environment(), expected=1)
+            self.assertEqual(b"", done.stdout)
+            self.assertIn(says, done.stderr.decode())
 
     def test_run(self):
         root = self.job.root(1)

@@ -76,8 +76,63 @@ TEST(MirroredEnvironment, HasNothingToSayTheSecondTime) {
     EXPECT_TRUE(environment_of(before, false).empty());
 }
 
-TEST(ShellExports, AreSafeForAnyValue) {
-    EXPECT_EQ(shell_exports({{"PATH", "/a b:/it's"}}), "export PATH='/a b:/it'\\''s'\n");
+TEST(ShellLines, AreSafeForAnyValue) {
+    const Changes changes = {{"PATH", R"(/a b:/it's!\)"}, {"GONE", std::nullopt}};
+    EXPECT_EQ(shell_lines(Shell::posix, changes), "export PATH='/a b:/it'\\''s!\\'\nunset GONE\n");
+    EXPECT_EQ(shell_lines(Shell::fish, changes), "set -gx PATH '/a b:/it\\'s!\\\\';\nset -e GONE;\n");
+    EXPECT_EQ(shell_lines(Shell::csh, changes), "setenv PATH '/a b:/it'\\''s\\!\\';\nunsetenv GONE;\n");
+}
+
+TEST(LeadsInto, TellsWhetherAnyVariableDoes) {
+    const auto leads = [](const std::string& path, const Variables& changed) {
+        return leads_into(mirror, changed, [&](const std::string& name) {
+            return name == "PATH" ? std::optional(path) : std::nullopt;
+        });
+    };
+    EXPECT_FALSE(leads("/bin:/home/u", {{"MPLCONFIGDIR", "/tmp/u/copper/x"}}));
+    EXPECT_TRUE(leads("/bin:/tmp/u/copper/soft", {}));
+    EXPECT_TRUE(leads("/bin", {{"PYTHONPATH", "/home/u:/tmp/u/copper/soft"}}));
+}
+
+TEST(UnmirroredEnvironment, UndoesWhatMirroredEnvironmentDid) {
+    const std::map<std::string, std::string> before = {
+        {"PATH", "/soft/bin::/home/u/bin"}, {"PYTHONPATH", "/home/u"}, {"NUMBA_CACHE_DIR", "/mine"}};
+    for (const std::string mount : {"/tmp/u/copper", "/tmp/u/copper.12"}) {
+        for (const bool pycache : {false, true}) {
+            auto environment = before;
+            const auto read = [&](const std::string& name) -> std::optional<std::string> {
+                const auto found = environment.find(name);
+                return found == environment.end() ? std::nullopt : std::optional(found->second);
+            };
+            const EnvironmentRequest request{.mirror = {.mount = mount, .trees = {"/soft"}, .mounts = {}},
+                                             .scratch = "/tmp/copper-7/scratch",
+                                             .python_bytecode_in_scratch = pycache,
+                                             .python_modules = "/tmp/copper-7/hash/python"};
+            for (const auto& [name, value] : mirrored_environment(request, read, resolve)) {
+                environment[name] = value;
+            }
+            EXPECT_NE(environment, before);
+            for (int again = 0; again < 2; ++again) {
+                for (const auto& [name, value] :
+                     unmirrored_environment("/tmp/u/copper", "/tmp/copper-7", read)) {
+                    environment.erase(name);
+                    if (value) {
+                        environment[name] = *value;
+                    }
+                }
+                EXPECT_EQ(environment, before);
+            }
+        }
+    }
+}
+
+TEST(UnmirroredEnvironment, LeavesTheUsersOwnAlone) {
+    const auto read = [](const std::string& name) -> std::optional<std::string> {
+        return name == "PATH"                   ? "/tmp/u/copper.old/bin:/tmp/u/copperx"
+               : name.starts_with("PYTHONDONT") ? "1"
+                                                : "/x";
+    };
+    EXPECT_TRUE(unmirrored_environment("/tmp/u/copper", "/tmp/copper-7", read).empty());
 }
 
 TEST(MirroredEnvironment, PutsThePythonModulesInFrontOnce) {

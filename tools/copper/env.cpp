@@ -1,23 +1,68 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <map>
 
+#include "daemon/control/private_directory.hpp"
 #include "tools/copper/mirror.hpp"
 
 namespace copper::cli {
 
+namespace {
+
+const std::map<std::string, Shell> shells = {{"sh", Shell::posix},
+                                             {"bash", Shell::posix},
+                                             {"zsh", Shell::posix},
+                                             {"fish", Shell::fish},
+                                             {"csh", Shell::csh}};
+
+struct EnvOptions {
+    MirrorOptions mirror;
+    std::string shell = "sh";
+    bool unset = false;
+};
+
+Result<Changes> changes(const EnvOptions& options) {
+    if (options.unset) {
+        return mount_named(options.mirror.mount).map([](const std::string& mount) {
+            return unmirrored_environment(mount, private_directory(::getuid()), read_variable);
+        });
+    }
+    return mirror_environment(options.mirror).map([](const MirrorEnvironment& environment) {
+        if (!environment.leads_into_mirror) {
+            std::string trees;
+            for (const auto& tree : environment.mirror.trees) {
+                trees += (trees.empty() ? "" : ", ") + tree;
+            }
+            say("warning: programs will not use the mirror: nothing of " + rewritten_variables() +
+                " lies in a mirrored tree (" + trees + "). Activate your environment before 'copper env'");
+        }
+        return Changes(environment.variables.begin(), environment.variables.end());
+    });
+}
+
+}  // namespace
+
 void add_env(CLI::App& app, Action& action) {
-    auto options = std::make_shared<MirrorOptions>();
-    auto* command = app.add_subcommand(
-        "env", "Print shell lines that send PATH, PYTHONPATH, ... through the mount: eval \"$(copper env)\"");
-    add_environment_options(*command, *options);
+    auto options = std::make_shared<EnvOptions>();
+    auto* command =
+        app.add_subcommand("env",
+                           "Print shell lines that send PATH, PYTHONPATH, ... through the mount: eval "
+                           "\"$(copper env)\"; in fish "
+                           "copper env --shell fish | source; in csh eval \"`copper env --shell csh`\"");
+    add_environment_options(*command, options->mirror);
+    command->add_option("--shell", options->shell, "Whose lines to print (default sh)")
+        ->type_name("bash|zsh|fish|csh")
+        ->check(CLI::IsMember(shells));
+    command
+        ->add_flag("--unset", options->unset,
+                   "Print what takes the mirror out of these variables again; also after 'copper stop'")
+        ->excludes(command->get_option("--prefix"));
     command->callback([options, &action] {
         action = [options]() -> Result<void> {
-            const auto environment = mirror_environment(*options);
-            if (!environment) {
-                return tl::make_unexpected(environment.error());
-            }
-            std::cout << shell_exports(environment->variables);
-            return {};
+            return changes(*options).map(
+                [&](const Changes& found) { std::cout << shell_lines(shells.at(options->shell), found); });
         };
     });
 }

@@ -49,6 +49,47 @@ void put_in_front(Variables& changed, const std::string& name, const std::string
     variable->second = value.empty() ? entry : entry + ":" + value;
 }
 
+std::vector<std::string> parts_of(std::string_view list) {
+    std::vector<std::string> parts;
+    for (;;) {
+        const auto end = list.find(':');
+        parts.emplace_back(list.substr(0, end));
+        if (end == std::string_view::npos) {
+            return parts;
+        }
+        list.remove_prefix(end + 1);
+    }
+}
+
+// The place of `part` outside the mirror, which may be that of any node on this machine: `mount`.N.
+std::string original_of(const std::string& mount, const std::string& part) {
+    std::string root = mount;
+    if (part.starts_with(mount + ".")) {
+        root = part.substr(0, part.find_first_not_of("0123456789", mount.size() + 1));
+    }
+    return out_of_mirror(root, part).value_or(part);
+}
+
+// What stands for a character within single quotes, if it is special there.
+std::string in_quotes(Shell shell, char c) {
+    if (shell == Shell::fish) {
+        return c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+    }
+    // csh(1) expands "!" in quotes, too, and takes no line feed.
+    return c == '\'' ? "'\\''" : c == '!' || c == '\n' ? std::string("\\") + c : std::string(1, c);
+}
+
+std::string quote_for(Shell shell, std::string_view text) {
+    if (shell == Shell::posix) {
+        return shell_quote(text);
+    }
+    std::string quoted = "'";
+    for (const char c : text) {
+        quoted += in_quotes(shell, c);
+    }
+    return quoted + "'";
+}
+
 }  // namespace
 
 std::optional<std::string> through_mirror(const Mirror& mirror, std::string_view path,
@@ -70,17 +111,12 @@ std::optional<std::string> through_mirror(const Mirror& mirror, std::string_view
 }
 
 std::string list_through_mirror(const Mirror& mirror, std::string_view list, const ResolvePath& resolve) {
-    std::string rewritten;
-    for (;;) {
-        const auto end = list.find(':');
-        const auto part = list.substr(0, end);
-        rewritten += through_mirror(mirror, part, resolve).value_or(std::string(part));
-        if (end == std::string_view::npos) {
-            return rewritten;
-        }
-        rewritten += ':';
-        list.remove_prefix(end + 1);
+    std::optional<std::string> rewritten;
+    for (const auto& part : parts_of(list)) {
+        rewritten =
+            (rewritten ? *rewritten + ":" : "") + through_mirror(mirror, part, resolve).value_or(part);
     }
+    return rewritten.value_or("");
 }
 
 std::optional<std::string> out_of_mirror(std::string_view mount, std::string_view path) {
@@ -123,10 +159,70 @@ Variables mirrored_environment(const EnvironmentRequest& request, const ReadVari
     return changed;
 }
 
-std::string shell_exports(const Variables& variables) {
+bool leads_into(const Mirror& mirror, const Variables& changed, const ReadVariable& read) {
+    return std::any_of(rewritten_names.begin(), rewritten_names.end(), [&](const std::string name) {
+        const auto variable = std::find_if(changed.begin(), changed.end(),
+                                           [&name](const auto& each) { return each.first == name; });
+        const auto parts = parts_of(variable != changed.end() ? variable->second : read(name).value_or(""));
+        return std::any_of(parts.begin(), parts.end(),
+                           [&](const std::string& part) { return is_within(part, mirror.mount); });
+    });
+}
+
+std::string rewritten_variables() {
+    std::string names;
+    for (const char* name : rewritten_names) {
+        names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    return names;
+}
+
+Changes unmirrored_environment(const std::string& mount, const std::string& own, const ReadVariable& read) {
+    Changes changed;
+    for (const std::string name : rewritten_names) {
+        const auto value = read(name);
+        if (!value) {
+            continue;
+        }
+        std::optional<std::string> rest;
+        for (const auto& part : parts_of(*value)) {
+            if (!is_within(part, own)) {
+                rest = (rest ? *rest + ":" : "") + original_of(mount, part);
+            }
+        }
+        if (rest != *value) {
+            changed.emplace_back(name, std::move(rest));
+        }
+    }
+    const auto unset_if = [&](const std::string& name, const auto& is_ours) {
+        if (const auto value = read(name); value && is_ours(*value)) {
+            changed.emplace_back(name, std::nullopt);
+        }
+    };
+    const auto is_own = [&own](const std::string& value) { return is_within(value, own); };
+    for (const auto& cache : cache_variables) {
+        unset_if(cache.name, is_own);
+    }
+    unset_if("PYTHONPYCACHEPREFIX", is_own);
+    // The value does not tell whose it is. Nothing else to undo: it is the user's.
+    unset_if("PYTHONDONTWRITEBYTECODE",
+             [&changed](const std::string& value) { return value == "1" && !changed.empty(); });
+    return changed;
+}
+
+std::string shell_lines(Shell shell, const Changes& changes) {
+    struct Commands {
+        const char* set;
+        const char* separator;
+        const char* unset;
+    };
+    const auto words = shell == Shell::csh    ? Commands{"setenv ", " ", "unsetenv "}
+                       : shell == Shell::fish ? Commands{"set -gx ", " ", "set -e "}
+                                              : Commands{"export ", "=", "unset "};
     std::string text;
-    for (const auto& [name, value] : variables) {
-        text += "export " + name + "=" + shell_quote(value) + "\n";
+    for (const auto& [name, value] : changes) {
+        text += value ? words.set + name + words.separator + quote_for(shell, *value) : words.unset + name;
+        text += shell == Shell::posix ? "\n" : ";\n";
     }
     return text;
 }

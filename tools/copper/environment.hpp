@@ -50,7 +50,20 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 Variables mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
                                const ResolvePath& resolve);
 
-// "export NAME=value" lines for any POSIX shell.
-std::string shell_exports(const Variables& variables);
+// Whether any of the rewritten variables (PATH, ...), as changed, leads into the mirror.
+bool leads_into(const Mirror& mirror, const Variables& changed, const ReadVariable& read);
+// Their names: "PATH, PYTHONPATH, ...".
+std::string rewritten_variables();
+
+// To set, or without a value to unset.
+using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;
+
+// The reverse of mirrored_environment(), for `mount` and the mounts `mount`.N. Everything in the directory
+// `own`, the user's private one, was put there by mirrored_environment(). Needs no running daemon.
+Changes unmirrored_environment(const std::string& mount, const std::string& own, const ReadVariable& read);
+
+enum class Shell { posix, fish, csh };  // bash and zsh are posix
+// Lines that make the changes. Those of csh and fish end with ";", because their `eval` joins lines.
+std::string shell_lines(Shell shell, const Changes& changes);
 
 }  // namespace copper::cli

@@ -9,8 +9,12 @@ namespace {
 
 using namespace copper::cli;
 
-int report(const Failure& failure) {
+// `eval "$(copper env)"` sees no exit code: in every shell, "false" makes the eval fail.
+int report(const CLI::App& app, const Failure& failure) {
     say(failure.reason);
+    if (app.got_subcommand("env")) {
+        std::cout << "false" << std::endl;
+    }
     return failure.exit_code;
 }
 
@@ -33,15 +37,15 @@ int main(int argc, char** argv) {
         // CLI11 reports an unknown command as a missing one.
         const auto others = app.remaining();
         const std::string what = others.empty() ? error.what() : others.front() + ": no such command";
-        return report({exit_usage, what + "\nTry 'copper --help'."});
+        return report(app, {exit_usage, what + "\nTry 'copper --help'."});
     } catch (const CLI::ParseError& error) {
-        return report(
-            {exit_usage, std::string(error.what()) + "\nTry 'copper --help' or 'copper COMMAND --help'."});
+        return report(app, {exit_usage,
+                            std::string(error.what()) + "\nTry 'copper --help' or 'copper COMMAND --help'."});
     }
     const auto done = action();
     if (!done) {
-        return report(done.error());
+        return report(app, done.error());
     }
     std::cout.flush();
-    return std::cout.good() ? exit_done : report({exit_failed, "cannot write to standard output"});
+    return std::cout.good() ? exit_done : report(app, {exit_failed, "cannot write to standard output"});
 }

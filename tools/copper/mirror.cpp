@@ -13,11 +13,6 @@ namespace copper::cli {
 
 namespace {
 
-std::optional<std::string> read_variable(const std::string& name) {
-    const char* value = std::getenv(name.c_str());
-    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-}
-
 // --prefix P as given and, if P leads elsewhere through links, that place.
 Result<std::vector<std::string>> places_of(const std::vector<std::string>& prefixes) {
     std::vector<std::string> places;
@@ -56,6 +51,11 @@ void add_environment_options(CLI::App& command, MirrorOptions& options) {
         "--pycache-prefix", options.pycache_prefix,
         "Let Python compile into node-local scratch (PYTHONPYCACHEPREFIX). It then ignores the tree's "
         "compiled files, so a first import is slow");
+}
+
+std::optional<std::string> read_variable(const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
 }
 
 std::optional<std::string> resolve_path(const std::string& path) {
@@ -108,6 +108,7 @@ Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options) {
                                                   .python_bytecode_in_scratch = options.pycache_prefix,
                                                   .python_modules = python_modules},
                                                  read_variable, resolve_path);
+    environment.leads_into_mirror = leads_into(environment.mirror, environment.variables, read_variable);
     return environment;
 }
 

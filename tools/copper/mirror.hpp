@@ -35,8 +35,12 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options);
 struct MirrorEnvironment {
     Mirror mirror;
     Variables variables;
+    bool leads_into_mirror = false;  // any of PATH, ... does
 };
 Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options);
+
+// Of this process.
+std::optional<std::string> read_variable(const std::string& name);
 
 // realpath(3).
 std::optional<std::string> resolve_path(const std::string& path);
