@@ -19,6 +19,7 @@ json fuse_group(const FuseCounters& fuse) {
             {"readlink", fuse.readlink.load()},
             {"open", fuse.open.load()},
             {"read", fuse.read.load()},
+            {"files_read", fuse.files_read.load()},
             {"ioctl", fuse.ioctl.load()},
             {"bytes_read", fuse.bytes_read.load()},
             {"siblings_fetched", fuse.guesses.siblings.fetched.load()},

@@ -18,6 +18,9 @@ struct FuseCounters {
     std::atomic<std::uint64_t> readlink = 0;
     std::atomic<std::uint64_t> open = 0;
     std::atomic<std::uint64_t> read = 0;
+    // Reads from the start of a file. The kernel does not tell when programs open a file, and answers later
+    // reads itself.
+    std::atomic<std::uint64_t> files_read = 0;
     std::atomic<std::uint64_t> ioctl = 0;
     std::atomic<std::uint64_t> bytes_read = 0;
     Guesses::Counters guesses;

@@ -204,6 +204,9 @@ void Operations::supersede(const ReplyPtr& reply, NodeId node, const Attributes&
 
 void Operations::read(ReplyPtr reply, NodeId node, FileRange range) {
     ++counters_.read;
+    if (range.offset == 0) {
+        ++counters_.files_read;
+    }
     walk_.file_read();
     begin_read(reply, node, range, {});
 }

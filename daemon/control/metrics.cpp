@@ -34,6 +34,8 @@ std::vector<MetricRow> make_table() {
         {"fuse", "readlink", counter, "requests", "Requests for a symbolic link's target"},
         {"fuse", "open", counter, "requests", "Requests to open a file"},
         {"fuse", "read", counter, "requests", "Requests for a file's bytes"},
+        {"fuse", "files_read", counter, "files",
+         "Files that programs read; on each node, the kernel answers for files that it keeps"},
         {"fuse", "ioctl", counter, "requests",
          "isatty() and the like, which the kernel never answers itself"},
         {"fuse", "bytes_read", counter, "bytes", "Bytes replied to read requests"},

@@ -35,6 +35,15 @@ class Stop(MountTestCase):
         self.check_stopped(job)
         self.check_stopped(job)
 
+    def test_unused_mirrors_are_named(self):
+        for files, says in ((1, True), (2, False)):
+            job = self.launch(nodes=2)
+            for node in range(files):
+                with open(job.mirrored(node, a_document()), "rb") as file:
+                    file.read()
+            said = job.stop().stdout
+            self.assertEqual(says, "hardly any program used the mirror (files read: 1)" in said, said)
+
     def test_after_kill_of_rank_0(self):
         job = self.launch()
         self.kill(job, [0])

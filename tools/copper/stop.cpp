@@ -53,6 +53,11 @@ void print_summary(const ControlReply& reply) {
               << number(totals, "backing", "listings") << ", files opened "
               << number(totals, "backing", "file_opens") << ", bytes " << number(totals, "backing", "bytes")
               << "; direct reads " << number(totals, "fallbacks", "direct_reads") << "\n";
+    const auto files = totals["fuse"].value("files_read", std::uint64_t{0});
+    if (files < nodes.size()) {
+        std::cout << "hardly any program used the mirror (files read: " << files
+                  << "). Activate the environment before 'copper env'\n";
+    }
 }
 
 void show(const CleanReport& report) {
