@@ -114,6 +114,25 @@ class MpiRun(ClusterTestCase):
         self.launch_well()
         self.stop_well("cn2")
 
+    def test_outside_the_jobs_nodes(self):
+        """As on a login node, from which the job was launched."""
+        done = self.launch(["cn1", "cn2"])
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        for words, says in ((["env"], "mpirun --host cn1,cn2 copper run -- ..."),
+                            (["run", "--", "true"], "mpirun --host cn1,cn2 copper run -- ..."),
+                            (["path", "/usr"], "mpirun --host cn1,cn2 copper run -- ..."),
+                            (["stats", "--json"], "mpirun --host cn1 -n 1 copper stats"),
+                            (["status"], "mpirun --host cn1 -n 1 copper status"),
+                            (["prefetch", self.tree], "mpirun --host cn1 -n 1 copper prefetch ...")):
+            done = self.hosts.run("cn0", "copper", *words)
+            self.assertEqual(1, done.returncode)
+            self.assertEqual(f"copper: {MOUNT} serves cn1,cn2, not this node: use '{says}'\n", done.stderr)
+        self.assertIn("start one", self.hosts.run("cn3", "copper", "status").stderr)
+        kill_all(self.hosts.processes(*LAUNCHERS))
+        wait_until(lambda: "its launcher has ended" in self.hosts.run("cn0", "copper", "status").stderr, 20, "its end")
+        self.stop_well()
+        wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of mpirun's daemons")
+
     def test_key_shows_in_no_command(self):
         """Neither in running processes, nor in commands that mpirun ran on the other hosts."""
         said = f"{self.hosts.directory}/said"

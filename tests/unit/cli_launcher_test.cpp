@@ -25,6 +25,22 @@ TEST(LauncherFamily, FromItsVersion) {
     EXPECT_EQ(family_of("something else"), Family::unknown);
 }
 
+TEST(Start, IsWhatAUserTypes) {
+    const Words hosts = {"a", "b"};
+    const auto mpirun = launcher_of(Family::open_mpi_4, "mpirun");
+    EXPECT_EQ(start_on_all(mpirun, hosts), (Words{"mpirun", "--host", "a,b"}));
+    EXPECT_EQ(start_on_all(mpirun, {}), (Words{"mpirun"}));
+    EXPECT_EQ(start_on_one(mpirun, "b"), (Words{"mpirun", "--host", "b", "-n", "1"}));
+    const auto srun = launcher_of(Family::slurm, "srun");
+    EXPECT_EQ(start_on_all(srun, {}), (Words{"srun"}));
+    EXPECT_EQ(start_on_one(srun, "a"), (Words{"srun", "-w", "a", "-n", "1", "--overlap"}));
+    EXPECT_EQ(start_on_one(launcher_of(Family::hydra, "mpiexec"), "a"),
+              (Words{"mpiexec", "-hosts", "a", "-n", "1"}));
+    EXPECT_EQ(start_on_all(launcher_of(Family::pals, "mpiexec"), hosts),
+              (Words{"mpiexec", "--hosts", "a,b"}));
+    EXPECT_EQ(start_on_all(launcher_of(Family::unknown, "run-mpi"), hosts), (Words{"run-mpi"}));
+}
+
 TEST(LaunchCommand, AloneIsTheCommandItself) {
     EXPECT_EQ(launch_command({}, {.hosts = {"a"}, .host_file = ""}, command), command);
 }

@@ -9,10 +9,30 @@
 #include <iostream>
 #include <sstream>
 
+#include "base/host_name.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/options.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/node_list.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
+
+namespace {
+
+// Names the first hosts and counts the others.
+std::string list_of(const std::vector<std::string>& hosts) {
+    constexpr std::size_t named_max = 4;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(hosts.size(), named_max); ++i) {
+        text += (i == 0 ? "" : ",") + hosts[i];
+    }
+    return hosts.size() <= named_max
+               ? text
+               : text + " and " + std::to_string(hosts.size() - named_max) + " more nodes";
+}
+
+}  // namespace
 
 tl::unexpected<Failure> failed(std::string reason) {
     return tl::make_unexpected(Failure{exit_failed, std::move(reason)});
@@ -73,10 +93,38 @@ std::vector<Found> instances_named(const std::string& mount, uid_t user) {
     return found;
 }
 
+std::string mount_flag(const std::string& mount) {
+    return mount == canonical_mount(default_mount()) ? "" : " --mount " + shell_quote(mount);
+}
+
+tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command) {
+    const auto launch = read_launch(mount);
+    if (!launch) {
+        return failed("no Copper serves " + mount + " on this node (start one with 'copper launch')");
+    }
+    const auto& hosts = launch->hosts;
+    if (hosts_without({host_name()}, hosts).empty() || hosts.empty()) {
+        return failed("the daemon of " + mount + " on this node is gone (clean up with 'copper stop')");
+    }
+    const std::string names = list_of(hosts);
+    if (!is_running(launch->process.pid, launch->process.started)) {
+        return failed(mount + " served " + names +
+                      ", but its launcher has ended (clean up with 'copper stop')");
+    }
+    const bool launcher_knows_hosts = !launch->batch_job.empty();
+    const auto start =
+        command.on_every_node
+            ? start_on_all(launch->launcher, launcher_knows_hosts ? std::vector<std::string>() : hosts)
+            : start_on_one(launch->launcher, hosts.front());
+    return failed(mount + " serves " + names + ", not this node: use '" + shell_quote(start) + " copper " +
+                  command.name + mount_flag(mount) + (command.arguments.empty() ? "" : " ") +
+                  command.arguments + "'");
+}
+
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request) {
     const auto found = instances_named(mount, ::getuid());
     if (found.empty()) {
-        return failed("no Copper serves " + mount + " on this node (start one with 'copper launch')");
+        return no_daemon_here(mount, {.name = request.verb});
     }
     std::string reasons;
     std::optional<ControlReply> all;

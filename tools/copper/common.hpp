@@ -74,6 +74,19 @@ struct Found {
 // The instances that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
 std::vector<Found> instances_named(const std::string& mount, uid_t user);
 
+// " --mount M" for a command that the user shall type; empty if that is the default.
+std::string mount_flag(const std::string& mount);
+
+// A command of the user that works only where a daemon is.
+struct Needy {
+    std::string name;            // "run"
+    std::string arguments = {};  // "-- ..."
+    bool on_every_node = false;  // or on one, which asks the others
+};
+// The failure where there is no daemon of `mount`. If the job was launched from this node, it says where the
+// daemons are and how to run `command` there.
+tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command);
+
 // Asks the job of `mount` through any daemon of it on this node that answers. Asks successors on this node
 // directly.
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request);

@@ -80,13 +80,11 @@ std::string explanation(const LaunchOutcome& outcome, const Plan& plan,
 }
 
 void print_success(const Plan& plan) {
-    const bool is_default = plan.daemon.mount == canonical_mount(default_mount());
-    const std::string mount_flag = is_default ? "" : " --mount " + shell_quote(plan.daemon.mount);
     std::cout << "mount  " << plan.mounts.front()
               << (plan.mounts.size() > 1 ? " to " + plan.mounts.back() : std::string()) << "\n"
               << "nodes  " << plan.nodes() << "\n";
     std::cout << "cache  up to " << cache_size(plan) << " a node\n";
-    std::cout << "use    eval \"$(copper env" << mount_flag << ")\"\n";
+    std::cout << "use    eval \"$(copper env" << mount_flag(plan.daemon.mount) << ")\"\n";
 }
 
 }  // namespace copper::cli

@@ -118,6 +118,26 @@ Words slurm(const Launcher& launcher, const Placement& placement) {
     return words;
 }
 
+// Takes names of hosts. Nothing if that is unknown.
+const char* list_option(Family family) {
+    switch (family) {
+        case Family::open_mpi_4:
+        case Family::open_mpi_5:
+            return "--host";
+        case Family::hydra:
+        case Family::intel:
+            return "-hosts";
+        case Family::pals:
+            return "--hosts";
+        case Family::slurm:
+            return "-w";
+        case Family::alone:
+        case Family::unknown:
+            break;
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 Family family_of(std::string_view version_text) {
@@ -199,6 +219,23 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
     append(words, variable_options(launcher.family, variables));
     append(words, launcher.extra);
     append(words, command);
+    return words;
+}
+
+std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts) {
+    Words words = {launcher.program};
+    if (const char* option = list_option(launcher.family); option != nullptr && !hosts.empty()) {
+        append(words, {option, joined(hosts)});
+    }
+    return words;
+}
+
+std::vector<std::string> start_on_one(const Launcher& launcher, const std::string& host) {
+    auto words = start_on_all(launcher, {host});
+    append(words, {"-n", "1"});
+    if (launcher.family == Family::slurm) {
+        words.emplace_back("--overlap");
+    }
     return words;
 }
 

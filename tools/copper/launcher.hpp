@@ -52,6 +52,11 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables = {});
 
+// The words in front of a program that a user starts on all of these hosts, or on one of them. Without hosts,
+// on all that the launcher finds in its batch job.
+std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts);
+std::vector<std::string> start_on_one(const Launcher& launcher, const std::string& host);
+
 // The program with which Open MPI reaches other nodes, according to its arguments; by default "ssh".
 std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments);
 

@@ -83,7 +83,7 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options) {
         return misused("--node " + std::to_string(options.node) + ": " + *mount +
                        " has no such node on this machine");
     }
-    return failed("no Copper serves " + *mount + " on this node (start one with 'copper launch')");
+    return no_daemon_here(*mount, {.name = "run", .arguments = "-- ...", .on_every_node = true});
 }
 
 Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options) {

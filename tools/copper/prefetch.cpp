@@ -28,8 +28,12 @@ struct PrefetchOptions {
 
 // One node fetches for all: the first of this machine that belongs to the job.
 Result<json> ask_first_node(const std::string& mount, const std::string& path) {
-    std::string reason = "no Copper serves " + mount + " on this node (start one with 'copper launch')";
-    for (const auto& instance : instances_named(mount, ::getuid())) {
+    const auto found = instances_named(mount, ::getuid());
+    if (found.empty()) {
+        return no_daemon_here(mount, {.name = "prefetch", .arguments = "..."});
+    }
+    std::string reason;
+    for (const auto& instance : found) {
         if (instance.record.is_alone || !is_running(instance.record.pid, instance.record.pid_started)) {
             reason = instance.record.mount + ": its daemon was lost, and this node reads alone";
             continue;
