@@ -282,7 +282,8 @@ InstanceRecord Node::make_record() const {
             .nodes = place_.nodes,
             .trees = trees_.roots(),
             .made_directories = made_.paths(),
-            .run_everywhere = options_.run_everywhere};
+            .run_everywhere = options_.run_everywhere,
+            .log_dir = options_.log_dir};
 }
 
 tl::expected<void, std::string> Node::listen() {

@@ -62,7 +62,8 @@ nlohmann::json to_json(const InstanceRecord& record) {
             {"nodes", record.nodes},
             {"trees", record.trees},
             {"made_directories", record.made_directories},
-            {"run_everywhere", record.run_everywhere}};
+            {"run_everywhere", record.run_everywhere},
+            {"log_dir", record.log_dir}};
 }
 
 InstanceRecord record_from(const nlohmann::json& json) {
@@ -81,6 +82,7 @@ InstanceRecord record_from(const nlohmann::json& json) {
     json.at("trees").get_to(record.trees);
     json.at("made_directories").get_to(record.made_directories);
     json.at("run_everywhere").get_to(record.run_everywhere);
+    record.log_dir = json.value("log_dir", "");  // earlier versions have none
     return record;
 }
 

@@ -40,6 +40,7 @@ struct InstanceRecord {
     // How the job was launched, for `copper stop`: an argv prefix that runs one command on every node. Empty:
     // none.
     std::vector<std::string> run_everywhere = {};
+    std::string log_dir = {};  // empty: none
     bool operator==(const InstanceRecord&) const = default;
 };
 // As text (JSON) for the file in the instance's directory. The reverse returns nothing if the text is no

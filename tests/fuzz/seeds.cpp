@@ -250,7 +250,8 @@ void add_records(Seeds& seeds) {
                                                 .nodes = 4,
                                                 .trees = {"/lus/sw", "/home"},
                                                 .made_directories = {"/tmp/u"},
-                                                .run_everywhere = {"srun", "-N4"}}));
+                                                .run_everywhere = {"srun", "-N4"},
+                                                .log_dir = "/home/u/logs"}));
     cli::LaunchRecord launch{.mount = "/tmp/u/copper",
                              .job = "17",
                              .batch_job = "",

@@ -96,9 +96,26 @@ class Commands(MountTestCase):
 
     def test_statistics_as_text(self):
         os.listdir(self.job.mirrored(0, self.tree))
-        text = self.copper("stats", "--mount", self.job.mount)
+        text = self.copper("stats", "--all", "--mount", self.job.mount)
         self.assertRegex(text, r"backing\.listings +[1-9]")
         self.assertRegex(text, r"latency\.lookup\.max +[1-9]")
+
+    def test_summary_of_statistics(self):
+        name = f"{self.tree}/numpy/version.py"
+        for node in range(2):
+            with open(self.job.mirrored(node, name), "rb") as file:
+                file.read()
+        lines = self.copper("stats", "--mount", self.job.mount).splitlines()
+        totals = self.job.totals()
+        patterns = (rf"nodes +2 of 2 serve {self.job.mount} for \d+ s", rf"files +{totals['fuse']['files_read']} read",
+                    rf"filesystem +{totals['backing']['file_opens']} files opened.*, {totals['backing']['listings']} dir.* in all$",
+                    r"bytes +\S+ \S+ from the filesystem, \S+ \S+ to your programs", r"direct reads +0$",
+                    r"cache +\S+ (bytes|.iB) used of \S+ .iB")
+        self.assertEqual(len(patterns), len(lines), lines)
+        for pattern, line in zip(patterns, lines):
+            self.assertRegex(line, f"^{pattern}")
+        for flags in (["--all", "--json"], ["--all", "--openmetrics"]):
+            self.assertEqual(2, self.job.command("stats", *flags, "--mount", self.job.mount).returncode)
 
     def test_paths_asked_for_most(self):
         for n in range(30):

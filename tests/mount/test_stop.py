@@ -1,5 +1,6 @@
 """However a job ends, nothing of it is left. (Every test here also checks that at its end.)"""
 
+import json
 import os
 import signal
 import subprocess
@@ -34,6 +35,23 @@ class Stop(MountTestCase):
         self.assertEqual(4, len(mounts_below(job.directory)))
         self.check_stopped(job)
         self.check_stopped(job)
+
+    def test_statistics_are_kept(self):
+        job = self.launch(nodes=2)
+        os.listdir(job.mirrored(1, TREE))
+        job.stop()
+        with open(f"{job.directory}/logs/stats.json", encoding="utf-8") as file:
+            stats = json.load(file)
+        self.assertEqual((1, 2, 2), (stats["schema"], stats["nodes"], len(stats["per_node"])))
+        self.assertGreater(stats["totals"]["backing"]["listings"], 0)
+
+    def test_statistics_that_cannot_be_kept(self):
+        job = self.launch(nodes=1)
+        os.mkdir(f"{job.directory}/logs/stats.json")
+        done = job.stop()
+        self.assertEqual(0, done.returncode)
+        self.assertIn("statistics are lost", done.stderr)
+        self.assertEqual([], job.leftovers())
 
     def test_unused_mirrors_are_named(self):
         for files, says in ((1, True), (2, False)):

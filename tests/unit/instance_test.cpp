@@ -28,7 +28,8 @@ InstanceRecord a_record(const std::string& name) {
             .nodes = 4,
             .trees = {"/lus/sw", "/home"},
             .made_directories = {"/tmp/x"},
-            .run_everywhere = {"srun", "-N4"}};
+            .run_everywhere = {"srun", "-N4"},
+            .log_dir = "/home/u/logs"};
 }
 
 TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
@@ -53,6 +54,7 @@ TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
         EXPECT_EQ(read->made_directories, record.made_directories);
         EXPECT_EQ(read->run_everywhere, record.run_everywhere);
         EXPECT_EQ(read->batch_job, record.batch_job);
+        EXPECT_EQ(read->log_dir, record.log_dir);
 
         const auto found_all = find_instances(::geteuid());
         EXPECT_NE(std::find(found_all.begin(), found_all.end(), directory), found_all.end());

@@ -57,6 +57,25 @@ json top_paths(const std::vector<json>& nodes, std::size_t paths_max) {
     return sums;
 }
 
+// A table of the most requested paths, if the report has them.
+std::string paths_table(const json& report) {
+    if (!report.contains("top_paths")) {
+        return "";
+    }
+    std::vector<std::vector<std::string>> rows = {{"REQUESTS", "ABSENT", "BYTES_READ", "PATH"}};
+    for (const auto& one : report["top_paths"]) {
+        rows.push_back({one["requests"].dump(), one["absent"].dump(), one["bytes_read"].dump(),
+                        one["path"].get<std::string>()});
+    }
+    return "\n" + table(rows);
+}
+
+// Without Copper, each node would open each of its files.
+std::string times_fewer(std::uint64_t files_read, std::uint64_t file_opens) {
+    const auto times = file_opens == 0 ? 0 : files_read / file_opens;
+    return times < 2 ? "" : " (" + std::to_string(times) + " times fewer)";
+}
+
 }  // namespace
 
 bool is_lost(const json& node) {
@@ -110,17 +129,36 @@ std::string statistics_text(const JobStatistics& job) {
     for (const auto& [name, value] : report["memory"].items()) {
         rows.push_back({"memory." + name, value.dump(), "bytes"});
     }
-    std::vector<std::vector<std::string>> paths;
-    if (job.top_paths > 0) {
-        paths.push_back({"REQUESTS", "ABSENT", "BYTES_READ", "PATH"});
-        for (const auto& one : report["top_paths"]) {
-            paths.push_back({one["requests"].dump(), one["absent"].dump(), one["bytes_read"].dump(),
-                             one["path"].get<std::string>()});
-        }
-    }
     return "job " + job.job + ", mount " + job.mount + ", " + report["alive"].dump() + " of " +
            report["nodes"].dump() + " nodes alive, up " + text_of(report, "uptime_seconds") + " s\n" +
-           table(rows) + (paths.empty() ? "" : "\n" + table(paths));
+           table(rows) + paths_table(report);
+}
+
+std::string statistics_summary(const JobStatistics& job) {
+    const auto report = statistics_json(job);
+    const auto count = [&report](const char* group, const char* name) {
+        return report["totals"].value(json::json_pointer(std::string("/") + group + "/" + name),
+                                      std::uint64_t{0});
+    };
+    const auto bytes = [&count](const char* group, const char* name) { return in_units(count(group, name)); };
+    const auto files = count("fuse", "files_read");
+    const auto opens = count("backing", "file_opens");
+    const auto listings = count("backing", "listings");
+    const auto operations = listings + opens + count("backing", "stats") + count("backing", "reads") +
+                            count("backing", "readlinks") + count("backing", "xattrs");
+    const auto direct = count("fallbacks", "direct_reads");
+    return table({{"nodes", report["alive"].dump() + " of " + report["nodes"].dump() + " serve " + job.mount +
+                                " for " + text_of(report, "uptime_seconds") + " s"},
+                  {"files", std::to_string(files) + " read by your programs"},
+                  {"filesystem", std::to_string(opens) + " files opened" + times_fewer(files, opens) + ", " +
+                                     std::to_string(listings) + " directories read, " +
+                                     std::to_string(operations) + " operations in all"},
+                  {"bytes", bytes("backing", "bytes") + " from the filesystem, " +
+                                bytes("fuse", "bytes_read") + " to your programs"},
+                  {"direct reads",
+                   std::to_string(direct) + (direct == 0 ? "" : " by nodes that could not wait")},
+                  {"cache", bytes("cache", "bytes") + " used of " + bytes("cache", "budget_bytes")}}) +
+           paths_table(report);
 }
 
 }  // namespace copper::cli

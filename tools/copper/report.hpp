@@ -20,7 +20,8 @@ bool is_lost(const nlohmann::json& node);
 // Schema 1: its keys are stable; more may be added.
 nlohmann::json statistics_json(const JobStatistics& job);
 
-// A table of the totals, and one of the paths.
+// Six lines that say what Copper saved; or a table of all totals. Then one of the paths, if asked for.
+std::string statistics_summary(const JobStatistics& job);
 std::string statistics_text(const JobStatistics& job);
 
 }  // namespace copper::cli

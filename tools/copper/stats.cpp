@@ -11,6 +11,7 @@ namespace {
 
 struct StatsOptions {
     std::string mount;
+    bool all = false;
     bool json = false;
     bool open_metrics = false;
     std::optional<std::uint32_t> node;
@@ -30,7 +31,7 @@ void print(const StatsOptions& options, const JobStatistics& job) {
         std::cout << statistics_json(job).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
                   << "\n";
     } else {
-        std::cout << statistics_text(job);
+        std::cout << (options.all ? statistics_text(job) : statistics_summary(job));
     }
 }
 
@@ -64,10 +65,11 @@ void add_stats(CLI::App& app, Action& action) {
     auto* command = app.add_subcommand("stats", "Live statistics of the whole job");
     command->add_option("--mount", options->mount,
                         "The mount that names the job (default /tmp/$USER/copper)");
-    auto* json = command->add_flag("--json", options->json, "As JSON, with stable keys");
+    auto* all = command->add_flag("--all", options->all, "All counters instead of a summary");
+    auto* json = command->add_flag("--json", options->json, "As JSON, with stable keys")->excludes(all);
     auto* open_metrics =
         command->add_flag("--openmetrics", options->open_metrics, "As OpenMetrics text, per node");
-    open_metrics->excludes(json);
+    open_metrics->excludes(json)->excludes(all);
     command->add_option("--top", options->top, "Also the N most requested paths (up to 1000)")
         ->type_name("N")
         ->check(CLI::Range(1, 1000))

@@ -15,6 +15,7 @@
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
+#include "tools/copper/report.hpp"
 
 namespace copper::cli {
 
@@ -177,9 +178,22 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
     }
 }
 
-std::optional<ControlReply> ask_to_stop(const std::string& mount, milliseconds patience) {
+// The same as `copper stats --json`.
+void keep_statistics(const std::string& mount, const std::string& log_dir, const ControlReply& reply) {
+    const auto json = statistics_json({.job = reply.job, .mount = mount, .nodes = per_node(reply)});
+    const auto text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (const auto written = write_file(log_dir + "/stats.json", text + "\n"); !written) {
+        say("warning: statistics are lost: " + written.error().reason);
+    }
+}
+
+std::optional<ControlReply> ask_to_stop(const std::string& mount, const std::string& log_dir,
+                                        milliseconds patience) {
     if (auto statistics = ask_job(mount, {verb::stats, "", statistics_patience})) {
         print_summary(*statistics);
+        if (!log_dir.empty()) {
+            keep_statistics(mount, log_dir, *statistics);
+        }
     }
     auto reply = ask_job(mount, {verb::stop, "", patience});
     if (!reply) {
@@ -198,8 +212,9 @@ Result<void> stop_job(const StopOptions& options) {
     const auto launch = read_launch(*mount);
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
-    const auto reply =
-        alive != 0 ? ask_to_stop(*mount, all ? stop_patience : short_stop_patience) : std::nullopt;
+    const auto reply = alive != 0 ? ask_to_stop(*mount, found.front().record.log_dir,
+                                                all ? stop_patience : short_stop_patience)
+                                  : std::nullopt;
     const auto unclean = clean_other_nodes(*mount, launch, found, reply);
     wait_for_ends(found, launch, reply);
     const auto report = clean_own({.mount = *mount, .batch_job = {}});
