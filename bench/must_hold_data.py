@@ -411,7 +411,7 @@ def of_slow_link(rate):
             hosts.check("cn0", "copper", "launch", "--nodes-from", f"{hosts.directory}/nodes", "--launcher", "mpirun",
                         "--tree", hosts.directory, "--readers", "1", "--compress", choice)
             try:
-                nodes = nodes_of(hosts.check("cn0", "copper", "status"))
+                nodes = nodes_of(hosts.check("cn0", "copper", "status", "--nodes"))
                 host = next(node["HOST"] for node in nodes if node["READER"] == "no")
                 mirrored = f"/tmp/root/copper{hosts.directory}/{content}"
                 started = time.perf_counter()

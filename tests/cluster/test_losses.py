@@ -88,7 +88,7 @@ class MpiRunSurvival(SurvivalTestCase):
         self.check_nothing_left()
 
     def is_lost(self, host):
-        node = nodes_of(self.hosts.check("cn0", "copper", "status"))[self.hosts.names.index(host)]
+        node = nodes_of(self.hosts.run("cn0", "copper", "status", "--nodes").stdout)[self.hosts.names.index(host)]
         return node["STATE"] == "lost"
 
     def lose_daemon(self, host):
@@ -139,10 +139,10 @@ class MpiRunSurvival(SurvivalTestCase):
             self.kill(daemon, signal.SIGSTOP)
             try:
                 self.pass_by(witnesses, others)
-                wait_until(lambda: "3 of 4" in self.hosts.check("cn0", "copper", "status"), 20, "its absence")
+                wait_until(lambda: "3 of 4 nodes serve" in self.hosts.run("cn0", "copper", "status").stdout, 20, "its absence")
             finally:
                 self.kill(daemon, signal.SIGCONT)
-            wait_until(lambda: "4 of 4" in self.hosts.check("cn0", "copper", "status"), 30, "its return")
+            wait_until(lambda: "4 of 4 nodes serve" in self.hosts.run("cn0", "copper", "status").stdout, 30, "its return")
             self.pass_by(witnesses)
         self.check_unnoticed(witnesses)
         self.end()

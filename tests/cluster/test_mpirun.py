@@ -62,7 +62,7 @@ class ClusterTestCase(unittest.TestCase):
         return json.loads(self.hosts.check(host, "copper", "stats", "--json"))
 
     def reader(self):
-        nodes = nodes_of(self.hosts.check("cn0", "copper", "status"))
+        nodes = nodes_of(self.hosts.check("cn0", "copper", "status", "--nodes"))
         return next(node["HOST"] for node in nodes if node["READER"] == "yes")
 
     def storm(self, package, hosts, processes=2):
@@ -183,6 +183,7 @@ class MpiRun(ClusterTestCase):
     def test_others_go_on_without_a_daemon(self):
         self.launch_well("--deadline", "2")
         self.kill_daemon("cn1")
+        wait_until(lambda: "\n  cn1 is lost: " in self.hosts.run("cn0", "copper", "status").stdout, 20, "its loss")
         self.storm("numpy", ["cn0", "cn2", "cn3"])
         self.stop_well()
 

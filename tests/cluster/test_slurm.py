@@ -84,7 +84,7 @@ class Slurm(SlurmTestCase):
                                                   command=shlex.join(load.command(MOUNT))), nodes)
         self.check_nothing_left()
         self.slurm.end_jobs()
-        self.assertIn(f"{nodes} of {nodes} nodes alive", self.read("status"))
+        self.assertIn(f"{nodes} of {nodes} nodes serve", self.read("status"))
         stats = json.loads(self.read("stats"))
         self.assertEqual(self.hosts.names[:nodes], [node["host"] for node in stats["per_node"]])
         self.assertEqual(0, sum(stats["totals"]["fallbacks"].values()), stats["totals"]["fallbacks"])

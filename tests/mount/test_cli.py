@@ -85,9 +85,17 @@ class Commands(MountTestCase):
 
     def test_status_names_all_nodes(self):
         status = self.job.status()
-        self.assertIn("2 of 2 nodes alive", status)
+        self.assertIn(f"2 of 2 nodes serve; mirror of {self.tree} at {self.job.mount}\n", status)
         for node in range(2):
             self.assertIn(self.job.root(node), status)
+
+    def test_status(self):
+        self.assertEqual(f"2 of 2 nodes serve; mirror of {self.tree} at {self.job.mount}\n",
+                         self.copper("status", "--mount", self.job.mount))
+        status = json.loads(self.copper("status", "--json", "--mount", self.job.mount))
+        self.assertEqual((1, 2, 2), (status["schema"], status["nodes"], status["serving"]))
+        self.assertEqual(["serving"] * 2, [node["state"] for node in status["per_node"]])
+        self.assertEqual(2, self.job.command("status", "--json", "--nodes", "--mount", self.job.mount).returncode)
 
     def test_openmetrics(self):
         text = self.copper("stats", "--openmetrics", "--mount", self.job.mount)

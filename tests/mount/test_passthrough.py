@@ -14,7 +14,7 @@ SIZES = {"small": 5000, "threshold": MIB, "odd": 3 * MIB + 777, "big": 64 * MIB}
 
 
 def reads(job):
-    """How the nodes read large files, according to `copper status`."""
+    """How the nodes read large files, according to `copper status --nodes`."""
     header, *nodes = [line.split() for line in job.status().splitlines()[1:]]
     return {node[header.index("READS")] for node in nodes}
 

@@ -46,7 +46,7 @@ class Survival(MountTestCase):
     @staticmethod
     def alone(job):
         """How many nodes have successors. Possibly nobody answers while they start."""
-        done = job.command("status", "--mount", job.mount)
+        done = job.command("status", "--nodes", "--mount", job.mount)
         return done.stdout.count("degraded")
 
     def test_programs_notice_nothing(self):
@@ -113,6 +113,9 @@ class Survival(MountTestCase):
         wait_until(lambda: self.alone(job) == 1, 20, "its successor")
         nodes = nodes_of(job.status())
         self.assertEqual([("0", "serving"), ("1", "degraded")], [(node["RANK"], node["STATE"]) for node in nodes])
+        done = job.command("status", "--mount", job.mount)
+        self.assertEqual((1, "copper: only 1 of 2 nodes serve\n"), (done.returncode, done.stderr))
+        self.assertRegex(done.stdout, "^1 of 2 nodes serve; mirror of .*\n  [^ ]+ reads alone: .*killed")
         stats = job.stats()
         self.assertEqual(["serving", "degraded"], [node["state"] for node in stats["per_node"]])
         logs = job.logs()
@@ -120,7 +123,7 @@ class Survival(MountTestCase):
         self.check_stopped(job)
 
     def row(self, job, rank):
-        """The line of a node in `copper status`."""
+        """The line of a node in `copper status --nodes`."""
         return job.status().splitlines()[2 + rank]
 
     def check_told(self, job, rank, why):

@@ -122,7 +122,7 @@ def command_lines():
 
 
 def nodes_of(status):
-    """The output of `copper status` for each node, by column."""
+    """The output of `copper status --nodes` for each node, by column."""
     names, *rows = (line.split() for line in status.splitlines()[1:])
     return [dict(zip(names, row)) for row in rows]
 
@@ -235,8 +235,9 @@ class Copper:
         return json.loads(done.stdout)
 
     def status(self):
-        done = self.command("status", "--mount", self.mount)
-        if done.returncode != 0:
+        """All nodes; also if not all of them serve."""
+        done = self.command("status", "--nodes", "--mount", self.mount)
+        if done.returncode not in (0, 1) or not done.stdout:
             raise CopperError(f"copper status: exit code {done.returncode}\n{done.stderr}")
         return done.stdout
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iomanip>
 #include <iostream>
+#include <set>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -173,17 +174,30 @@ std::string why_departed(const ControlReply& reply, std::uint32_t rank) {
 
 }  // namespace
 
-std::vector<nlohmann::json> per_node(const ControlReply& reply) {
+std::vector<std::string> launched_hosts(const std::string& mount) {
+    const auto launch = read_launch(mount);
+    return launch ? launch->hosts : std::vector<std::string>();
+}
+
+std::vector<nlohmann::json> per_node(const ControlReply& reply, const std::vector<std::string>& hosts) {
     std::vector<nlohmann::json> nodes(reply.nodes);
+    std::vector<std::string> heard;
     for (const auto& part : reply.parts) {
         if (part.rank < nodes.size() && part.body.is_object()) {
             nodes[part.rank] = part.body;
+            heard.push_back(text_of(part.body, "host"));
         }
     }
+    // A launcher may have put the ranks in another order: never call a host lost that answers.
+    const auto silent = hosts_without(hosts, heard);
+    const std::set<std::string> silent_hosts(silent.begin(), silent.end());
+    const auto host_of = [&](std::uint32_t rank) {
+        return rank < hosts.size() && silent_hosts.contains(hosts[rank]) ? hosts[rank] : std::string();
+    };
     for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {
         auto& node = nodes[rank];
         if (node.is_null()) {
-            node = {{"host", ""}, {"state", "lost"}, {"why", why_departed(reply, rank)}};
+            node = {{"host", host_of(rank)}, {"state", "lost"}, {"why", why_departed(reply, rank)}};
         }
         node["rank"] = rank;
     }

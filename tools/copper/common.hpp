@@ -91,8 +91,12 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
 // directly.
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request);
 
-// The replies of all nodes by rank. A node without a reply gets {rank, host: "", state: "lost"}.
-std::vector<nlohmann::json> per_node(const ControlReply& reply);
+// The hosts of `mount`'s job by rank, if it was launched from this node to others.
+std::vector<std::string> launched_hosts(const std::string& mount);
+
+// The replies of all nodes by rank. A node without a reply gets {rank, host, state: "lost", why}. Its host is
+// "" unless `hosts` has it.
+std::vector<nlohmann::json> per_node(const ControlReply& reply, const std::vector<std::string>& hosts = {});
 
 // A field of a node's answer as text for a table; "-" if it is missing.
 std::string text_of(const nlohmann::json& body, const char* key);

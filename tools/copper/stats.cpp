@@ -45,8 +45,10 @@ Result<void> print_stats(const StatsOptions& options) {
     if (!reply) {
         return tl::make_unexpected(reply.error());
     }
-    JobStatistics job{
-        .job = reply->job, .mount = *mount, .nodes = per_node(*reply), .top_paths = options.top};
+    JobStatistics job{.job = reply->job,
+                      .mount = *mount,
+                      .nodes = per_node(*reply, launched_hosts(*mount)),
+                      .top_paths = options.top};
     if (options.node && *options.node >= job.nodes.size()) {
         return misused("--node " + std::to_string(*options.node) + ": the job has the nodes 0 to " +
                        std::to_string(job.nodes.size() - 1));

@@ -8,25 +8,55 @@ namespace copper::cli {
 
 namespace {
 
-std::string count_alive(const std::vector<nlohmann::json>& nodes) {
-    const auto alive = std::count_if(nodes.begin(), nodes.end(), [](const nlohmann::json& node) {
-        return text_of(node, "state") != "lost";
-    });
-    return std::to_string(alive) + " of " + std::to_string(nodes.size());
+using nlohmann::json;
+
+constexpr std::size_t problems_shown_max = 20;
+
+struct StatusOptions {
+    std::string mount;
+    bool nodes = false;
+    bool json = false;
+};
+
+bool serves(const json& node) {
+    return text_of(node, "state") == "serving";
 }
 
-Result<void> print_status(const std::string& flag) {
-    const auto mount = mount_named(flag);
-    if (!mount) {
-        return tl::make_unexpected(mount.error());
+// What a user sees of the state of a node that does not serve as it should.
+std::string problem_of(const json& node) {
+    const auto state = text_of(node, "state");
+    const auto name = text_of(node, "host") == "-" ? "rank " + text_of(node, "rank") : text_of(node, "host");
+    return name + (state == "degraded" ? " reads alone" : " is " + state) +
+           (text_of(node, "why") == "-" ? "" : ": " + text_of(node, "why"));
+}
+
+std::string problems(const std::vector<json>& nodes) {
+    std::string text;
+    std::size_t found = 0;
+    for (const auto& node : nodes) {
+        if (!serves(node) && ++found <= problems_shown_max) {
+            text += "  " + problem_of(node) + "\n";
+        }
     }
-    const auto reply = ask_job(*mount, {.verb = verb::status, .argument = ""});
-    if (!reply) {
-        return tl::make_unexpected(reply.error());
+    return found <= problems_shown_max ? text
+                                       : text + "  and " + std::to_string(found - problems_shown_max) +
+                                             " more (--nodes lists them)\n";
+}
+
+std::string trees_of(const std::vector<json>& nodes) {
+    std::string text;
+    for (const auto& node : nodes) {
+        for (const auto& tree : node.value("trees", json::array())) {
+            text += (text.empty() ? "" : ", ") + tree.get<std::string>();
+        }
+        if (!text.empty()) {
+            break;  // all nodes have the same
+        }
     }
-    const auto nodes = per_node(*reply);
-    std::cout << "job " << reply->job << ", mount " << *mount << ", " << count_alive(nodes)
-              << " nodes alive\n";
+    return text;
+}
+
+std::string node_table(const std::vector<json>& nodes) {
     std::vector<std::vector<std::string>> rows = {
         {"RANK", "HOST", "STATE", "READER", "READS", "EPOCH", "UPTIME/s", "PID", "MOUNT", "WHY"}};
     for (const auto& node : nodes) {
@@ -37,18 +67,44 @@ Result<void> print_status(const std::string& flag) {
         }
         rows.push_back(std::move(row));
     }
-    std::cout << table(rows);
-    return {};
+    return table(rows);
+}
+
+Result<void> print_status(const StatusOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto reply = ask_job(*mount, {.verb = verb::status, .argument = ""});
+    if (!reply) {
+        return tl::make_unexpected(reply.error());
+    }
+    const auto nodes = per_node(*reply, launched_hosts(*mount));
+    const auto serving = static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), serves));
+    const std::string summary =
+        std::to_string(serving) + " of " + std::to_string(nodes.size()) + " nodes serve";
+    if (options.json) {
+        const json report{{"schema", 1},           {"job", reply->job},  {"mount", *mount},
+                          {"nodes", nodes.size()}, {"serving", serving}, {"per_node", nodes}};
+        std::cout << report.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    } else {
+        std::cout << summary << "; mirror of " << trees_of(nodes) << " at " << *mount << "\n"
+                  << (options.nodes ? node_table(nodes) : problems(nodes));
+    }
+    return serving == nodes.size() ? Result<void>() : failed("only " + summary);
 }
 
 }  // namespace
 
 void add_status(CLI::App& app, Action& action) {
-    auto mount = std::make_shared<std::string>();
+    auto options = std::make_shared<StatusOptions>();
     auto* command =
-        app.add_subcommand("status", "Which nodes are alive, readers, mount, uptime, degraded nodes");
-    command->add_option("--mount", *mount, "The mount that names the job (default /tmp/$USER/copper)");
-    command->callback([mount, &action] { action = [mount] { return print_status(*mount); }; });
+        app.add_subcommand("status", "How many nodes serve, and which do not. Exit code 0 if all serve");
+    command->add_option("--mount", options->mount,
+                        "The mount that names the job (default /tmp/$USER/copper)");
+    auto* nodes = command->add_flag("--nodes", options->nodes, "A table of all nodes");
+    command->add_flag("--json", options->json, "As JSON, with all nodes")->excludes(nodes);
+    command->callback([options, &action] { action = [options] { return print_status(*options); }; });
 }
 
 }  // namespace copper::cli

@@ -180,7 +180,8 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
 
 // The same as `copper stats --json`.
 void keep_statistics(const std::string& mount, const std::string& log_dir, const ControlReply& reply) {
-    const auto json = statistics_json({.job = reply.job, .mount = mount, .nodes = per_node(reply)});
+    const auto json =
+        statistics_json({.job = reply.job, .mount = mount, .nodes = per_node(reply, launched_hosts(mount))});
     const auto text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
     if (const auto written = write_file(log_dir + "/stats.json", text + "\n"); !written) {
         say("warning: statistics are lost: " + written.error().reason);
