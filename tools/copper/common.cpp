@@ -246,9 +246,10 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 std::string in_units(std::uint64_t number) {
     auto bytes = static_cast<double>(number);
     constexpr double step = 1024;
+    constexpr double three_digits_max = 999.5;
     const char* unit = "bytes";
     for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
-        if (bytes < step) {
+        if (bytes < three_digits_max) {
             break;
         }
         bytes /= step;

@@ -1,0 +1,61 @@
+#include "tools/copper/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tools/copper/common.hpp"
+
+namespace copper::cli {
+namespace {
+
+using nlohmann::json;
+
+json node(std::uint64_t files_read, std::uint64_t file_opens) {
+    return {{"host", "cn0"},
+            {"state", "serving"},
+            {"uptime_seconds", 12.7},
+            {"fuse", {{"files_read", files_read}, {"bytes_read", 3U << 20U}}},
+            {"backing", {{"file_opens", file_opens}, {"listings", 7U}, {"stats", 5U}, {"bytes", 1U << 20U}}},
+            {"cache", {{"bytes", 1U << 20U}, {"budget_bytes", 1U << 30U}}}};
+}
+
+TEST(StatisticsSummary, AnswersInSixLines) {
+    const json lost = {{"host", ""}, {"state", "lost"}};
+    EXPECT_EQ(statistics_summary({.job = "42", .mount = "/m", .nodes = {node(90, 20), node(90, 0), lost}}),
+              "nodes         2 of 3 serve /m for 12 s\n"
+              "files         180 read by your programs\n"
+              "filesystem    20 files opened (9 times fewer), 14 directories read, 44 operations in all\n"
+              "bytes         2 MiB from the filesystem, 6 MiB to your programs\n"
+              "direct reads  0\n"
+              "cache         2 MiB used of 2 GiB\n");
+}
+
+TEST(StatisticsSummary, ClaimsNothingThatWasNotSaved) {
+    for (const auto& [files, opens] :
+         {std::pair(0U, 0U), std::pair(9U, 0U), std::pair(9U, 9U), std::pair(9U, 5U)}) {
+        EXPECT_EQ(statistics_summary({.job = "", .mount = "/m", .nodes = {node(files, opens)}}).find("fewer"),
+                  std::string::npos);
+    }
+}
+
+TEST(InUnits, HasThreeDigits) {
+    EXPECT_EQ(in_units(0), "0 bytes");
+    EXPECT_EQ(in_units(999), "999 bytes");
+    EXPECT_EQ(in_units(1010U << 10U), "0.986 MiB");
+    EXPECT_EQ(in_units(1U << 30U), "1 GiB");
+}
+
+TEST(PerNode, NamesLostHostsThatTheLaunchKnows) {
+    ControlReply reply{.job = "42", .nodes = 3};
+    reply.parts.push_back({.rank = 0, .body = {{"host", "a.site"}, {"departed", {{"2", "it has left: x"}}}}});
+    const auto lost = [](const json& each) { return text_of(each, "host") + " " + text_of(each, "why"); };
+    auto nodes = per_node(reply, {"a", "b", "c"});
+    EXPECT_EQ(lost(nodes[1]), "b it does not answer");
+    EXPECT_EQ(lost(nodes[2]), "c it has left: x");
+    EXPECT_EQ(lost(per_node(reply)[1]), "- it does not answer");
+    // Rank 1 is elsewhere than expected: on the host that answers.
+    nodes = per_node(reply, {"b", "a", "c"});
+    EXPECT_EQ(lost(nodes[1]), "- it does not answer");
+}
+
+}  // namespace
+}  // namespace copper::cli
