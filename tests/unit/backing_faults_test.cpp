@@ -105,7 +105,8 @@ TEST_F(BackingFaults, AFilesystemThatDoesNotTellTypesIsAskedForThem) {
         EXPECT_EQ(names.at(1).attributes.mode, static_cast<std::uint32_t>(S_IFLNK));
         EXPECT_EQ(names.at(2).attributes.mode, static_cast<std::uint32_t>(S_IFDIR));
         EXPECT_EQ(backing.within_trees().listings, 1U);
-        // The directory is looked at before and after; before once more, since nobody knows the filesystem's clock.
+        // The directory is looked at before and after; before once more, since nobody knows the filesystem's
+        // clock.
         EXPECT_EQ(backing.within_trees().stats, 3U + 3U);
     });
 }
