@@ -47,9 +47,9 @@ class Commands(MountTestCase):
                                   ("zsh", "--shell zsh", 'eval "$({})"'),
                                   ("fish", "--shell fish", "{} | source"), ("fish", "--shell fish", "eval ({})"),
                                   ("tcsh", "--shell csh", 'eval "`{}`"')):
-            if not shutil.which(shell):
-                continue
             with self.subTest(shell, get=get):
+                if not shutil.which(shell):
+                    self.skipTest(f"needs {shell}")
                 do, undo = get.format(f"{env} {words}"), get.format(f"{env} {words} --unset")
                 show = "/usr/bin/printenv PATH MPLCONFIGDIR"
                 environment = clean_environment()
