@@ -155,7 +155,8 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
         }
         if (auto current = listed_.find(path, version_of(before->attributes)); current != nullptr) {
             const auto lifetime = lifetime_in(opened->path);
-            return {.object = lifetime ? make_object(current->directory(), lifetime) : current->object,
+            const bool is_same = lifetime == current->object->lifetime;
+            return {.object = is_same ? current->object : make_object(current->directory(), lifetime),
                     .names = std::move(current)};
         }
         const TimeWaited to_read;
@@ -214,7 +215,7 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     return listed->pieces.empty() ? make_object(listed->directory().names) : listed->pieces[key.index];
 }
 
-// The object that says why there are none.
+// Otherwise the object that says why there are none.
 tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key) {
     auto [object, listed] = find_names(key);
     if (listed == nullptr) {
