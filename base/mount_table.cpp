@@ -88,6 +88,16 @@ bool changed_since_last_asked(int mountinfo) {
     return retry_eintr([&] { return ::poll(&poll, 1, 0); }) > 0 && (poll.revents & (POLLPRI | POLLERR)) != 0;
 }
 
+// "/", "/a" and "/a/b" for "/a/b".
+std::vector<std::string_view> places_on_the_way(std::string_view path) {
+    std::vector<std::string_view> places = {"/"};
+    for (std::size_t end = 0; end + 1 < path.size();) {
+        end = std::min(path.find('/', end + 1), path.size());
+        places.push_back(path.substr(0, end));
+    }
+    return places;
+}
+
 }  // namespace
 
 // libmount only parses here. Without a cache, its table does not touch the filesystems that it lists.
@@ -138,9 +148,7 @@ MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lo
 
 std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) const {
     std::int64_t mount = outside;
-    for (std::size_t end = 0; end != std::string_view::npos;) {
-        const auto prefix = end == 0 ? std::string_view("/") : path.substr(0, end);
-        end = end + 1 < path.size() ? std::min(path.find('/', end + 1), path.size()) : std::string_view::npos;
+    for (const auto prefix : places_on_the_way(path)) {
         const auto point = points_.find(prefix);
         if (point == points_.end()) {
             continue;
@@ -168,6 +176,16 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
 std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::string_view directory) const {
     const auto found = obstacles_.find(directory);
     return found != obstacles_.end() ? found->second : std::vector<std::pair<std::string, Walk>>();
+}
+
+bool MountMap::agrees(const MountMap& other, std::string_view path) const {
+    const auto places = places_on_the_way(path);
+    return std::all_of(places.begin(), places.end(), [&](std::string_view place) {
+        const auto here = points_.find(place);
+        const auto there = other.points_.find(place);
+        const bool is_point = here != points_.end();
+        return is_point == (there != other.points_.end()) && (!is_point || here->second == there->second);
+    });
 }
 
 bool MountMap::is_lost(std::string_view path) const {

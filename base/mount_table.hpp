@@ -54,6 +54,9 @@ class MountMap {
     // The names in `directory` that are obstacles.
     std::vector<std::pair<std::string, Walk>> obstacles_in(std::string_view directory) const;
 
+    // Whether both have the same mounts on the way to `path`, at `path` included.
+    bool agrees(const MountMap& other, std::string_view path) const;
+
     // Whether `path` was on a mount that is gone. The path now leads to another directory.
     bool is_lost(std::string_view path) const;
     // Whether a name in `directory` was a mount point whose mount is gone.
@@ -64,6 +67,7 @@ class MountMap {
         std::int64_t id;
         std::int64_t parent;
         Walk kind;
+        bool operator==(const Node&) const = default;
     };
     struct Hash : std::hash<std::string_view> {
         using is_transparent = void;

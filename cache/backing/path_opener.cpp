@@ -93,8 +93,8 @@ PathOpener::Method PathOpener::detect() {
     return open_without_links("/", O_PATH | O_CLOEXEC) ? Method::openat2 : Method::resolve_first;
 }
 
-// If the mount table did not change meanwhile, the opened file is the one that the table describes. Opening
-// may change the table: an automounter mounts an idle filesystem again.
+// If nothing was mounted on the way meanwhile, the opened file is the one that the mount table describes.
+// Opening may change the table: an automounter mounts an idle filesystem again.
 SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& path, int flags,
                                                            BackingCounters& counters) {
     constexpr int attempts_max = 3;
@@ -102,7 +102,9 @@ SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& pa
         auto mounts = mounts_.current();
         auto opened = open_once(path, flags, mounts, counters);
         const auto mounts_now = mounts_.current();
-        if (mounts_now == mounts || attempt == attempts_max) {
+        const bool is_same =
+            mounts_now == mounts || (opened && opened->path == path && mounts_now->agrees(*mounts, path));
+        if (is_same || attempt == attempts_max) {
             if (mounts_now->is_lost(opened ? opened->path : path)) {
                 return tl::unexpected(ESTALE);
             }

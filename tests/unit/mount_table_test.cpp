@@ -109,6 +109,26 @@ TEST(MountTable, AMountThatAnotherHidesIsNoObstacle) {
     EXPECT_EQ(on_top.obstacle("/a/b")->kind, Walk::copper_mount);
 }
 
+// Others mount and unmount all the time; an opened file is still the one that the table described.
+TEST(MountTable, TwoAgreeOnPlacesThatNoOtherMountLeadsTo) {
+    const std::string before =
+        "1 0 8:1 / / rw - ext4 x rw\n"
+        "2 1 8:2 / /a rw - ext4 x rw\n";
+    const MountMap map(parse_mounts(before));
+    const MountMap more(parse_mounts(before + "3 2 8:3 / /a/b rw - tmpfs x rw\n"));
+    for (const auto* place : {"/", "/a", "/a/bc", "/a/c/d", "/b"}) {
+        EXPECT_TRUE(map.agrees(more, place) && more.agrees(map, place)) << place;
+    }
+    for (const auto* place : {"/a/b", "/a/b/c", "/a/b/c/d"}) {
+        EXPECT_FALSE(map.agrees(more, place) || more.agrees(map, place)) << place;
+    }
+    const MountMap mounted_again(
+        parse_mounts("1 0 8:1 / / rw - ext4 x rw\n"
+                     "7 1 8:2 / /a rw - ext4 x rw\n"));
+    EXPECT_TRUE(map.agrees(mounted_again, "/b"));
+    EXPECT_FALSE(map.agrees(mounted_again, "/a/c"));
+}
+
 // It took the square of their number for each place, and so never ended.
 TEST(MountTable, ManyMountsThatNoWalkReachesTakeNoTime) {
     constexpr int mounts = 6000;
