@@ -192,10 +192,13 @@ class Traffic {
 
 void exchange(MpiFabric& fabric) {
     Traffic traffic(fabric, fabric.size());
-    traffic.send_all(1500, 60);
+    traffic.send_all(1500, 96);
     traffic.await_all_frames();
     traffic.part();
     const FabricCounters counters = fabric.counters();
+    if (counters.bytes_sent < 5 * LinkRate::span_bytes / 4) {
+        fail(fabric.self(), "too little was sent to measure a fast link");
+    }
     if (!traffic.lost().empty() || counters.dropped != 0 ||
         counters.messages_sent != counters.messages_received ||
         counters.bytes_sent != counters.bytes_received) {
