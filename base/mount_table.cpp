@@ -88,14 +88,15 @@ bool changed_since_last_asked(int mountinfo) {
     return retry_eintr([&] { return ::poll(&poll, 1, 0); }) > 0 && (poll.revents & (POLLPRI | POLLERR)) != 0;
 }
 
-// "/", "/a" and "/a/b" for "/a/b".
-std::vector<std::string_view> places_on_the_way(std::string_view path) {
-    std::vector<std::string_view> places = {"/"};
-    for (std::size_t end = 0; end + 1 < path.size();) {
+// Whether `holds` for "/", "/a" and "/a/b", if `path` is "/a/b". Stops at the first for which it does not.
+template <typename Holds>
+bool all_on_the_way(std::string_view path, const Holds& holds) {
+    bool all = holds(std::string_view("/"));
+    for (std::size_t end = 0; all && end + 1 < path.size();) {
         end = std::min(path.find('/', end + 1), path.size());
-        places.push_back(path.substr(0, end));
+        all = holds(path.substr(0, end));
     }
-    return places;
+    return all;
 }
 
 }  // namespace
@@ -148,10 +149,11 @@ MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lo
 
 std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) const {
     std::int64_t mount = outside;
-    for (const auto prefix : places_on_the_way(path)) {
+    std::optional<Obstacle> found;
+    all_on_the_way(path, [&](std::string_view prefix) {
         const auto point = points_.find(prefix);
         if (point == points_.end()) {
-            continue;
+            return true;
         }
         auto kind = is_kernel_directory(prefix) ? Walk::kernel_filesystem : Walk::allowed;
         // Several mounts can be stacked on one point, each on the one below. So this takes at most as many
@@ -167,10 +169,11 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
             kind = above->kind;
         }
         if (kind != Walk::allowed) {
-            return Obstacle{.kind = kind, .point = std::string(prefix)};
+            found = Obstacle{.kind = kind, .point = std::string(prefix)};
         }
-    }
-    return std::nullopt;
+        return !found;
+    });
+    return found;
 }
 
 std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::string_view directory) const {
@@ -179,8 +182,7 @@ std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::
 }
 
 bool MountMap::agrees(const MountMap& other, std::string_view path) const {
-    const auto places = places_on_the_way(path);
-    return std::all_of(places.begin(), places.end(), [&](std::string_view place) {
+    return all_on_the_way(path, [&](std::string_view place) {
         const auto here = points_.find(place);
         const auto there = other.points_.find(place);
         const bool is_point = here != points_.end();

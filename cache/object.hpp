@@ -225,9 +225,8 @@ constexpr std::size_t allocated_bytes(std::size_t bytes) {
 using ObjectPtr = std::shared_ptr<const Object>;
 
 inline constexpr std::chrono::milliseconds error_lifetime{1000};
-// For objects that are not proven to be of one Version, or not to be of the right directory. The next read
-// proves it, unless the file changes all the time.
-inline constexpr std::chrono::milliseconds unproven_lifetime{2000};
+// For a directory that changed during each reading of it, and for the names in one whose mount is gone.
+inline constexpr std::chrono::milliseconds doubtful_lifetime{2000};
 
 ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
 ObjectPtr make_error(std::errc error);

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "base/path.hpp"
+#include "cache/backing/concurrent_calls.hpp"
 #include "cache/backing/directory_names.hpp"
 #include "cache/backing/listed_directories.hpp"
 #include "cache/backing/posix_backing.hpp"
-#include "cache/backing/stater.hpp"
 #include "cache/backing/time_waited.hpp"
 
 namespace copper {
@@ -76,7 +76,7 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
 }
 
 // Types that the directory itself does not tell, from the entries; names that are gone are taken out.
-void complete_types(Names& names, int directory, Stater& stater, BackingCounters& counters) {
+void complete_types(Names& names, int directory, ConcurrentCalls& calls, BackingCounters& counters) {
     std::vector<std::size_t> unknown;
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (!names.has_type(i)) {
@@ -84,7 +84,7 @@ void complete_types(Names& names, int directory, Stater& stater, BackingCounters
         }
     }
     std::vector<SystemResult<Attributes>> found(unknown.size());
-    stater.for_each(unknown.size(), [&](std::size_t i) {
+    calls.for_each(unknown.size(), [&](std::size_t i) {
         found[i] = stat_at(directory, std::string(names.text(unknown[i])), counters);
     });
     std::vector<std::size_t> gone;
@@ -127,7 +127,7 @@ Listing PosixBacking::make_listing(Entries entries) {
 
 // The attributes of a name whose mount is gone are those of another directory.
 std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::string& directory) {
-    return mounts_.current()->has_lost_in(directory) ? std::optional(unproven_lifetime) : std::nullopt;
+    return mounts_.current()->has_lost_in(directory) ? std::optional(doubtful_lifetime) : std::nullopt;
 }
 
 ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
@@ -165,7 +165,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
         if (!names) {
             return failed(names.error());
         }
-        complete_types(*names, fd, *stater_, counters);
+        complete_types(*names, fd, *calls_, counters);
         const auto after = stat_at(fd, "", counters);
         if (!after) {
             return failed(after.error());
@@ -181,7 +181,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
         const bool is_unchanged = version_of(before->attributes) == version_of(*after);
         const bool is_settled = is_unchanged && before->is_settled;
         // Not for ever: a name that moved while it was read may be in it twice, or not at all.
-        const auto lifetime = is_settled ? lifetime_in(opened->path) : std::optional(unproven_lifetime);
+        const auto lifetime = is_settled ? lifetime_in(opened->path) : std::optional(doubtful_lifetime);
         auto listed = make_listed(*names, std::move(directory),
                                   is_settled ? std::optional(version_of(*after)) : std::nullopt, lifetime);
         found = {.object = listed->object, .names = std::move(listed)};
@@ -245,7 +245,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
                            [&](const auto& mount) { return mount.first == name; });
     };
     Entries entries(names->names.size());
-    stater_->for_each(entries.size(), [&](std::size_t i) {
+    calls_->for_each(entries.size(), [&](std::size_t i) {
         const Listing::Entry& known = names->names[i];
         const std::string name(known.name);
         entries[i] = is_mount(name) ? copper_mount_entry(name, known.attributes.inode)

@@ -14,8 +14,8 @@
 
 #include "base/path.hpp"
 #include "cache/backing/calls.hpp"
+#include "cache/backing/concurrent_calls.hpp"
 #include "cache/backing/open_files.hpp"
-#include "cache/backing/stater.hpp"
 
 namespace copper {
 namespace {
@@ -152,7 +152,7 @@ PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_p
       mounts_(trees_),
       opener_(mounts_, method, links),
       open_files_(std::make_unique<OpenFiles>()),
-      stater_(std::make_unique<Stater>()) {}
+      calls_(std::make_unique<ConcurrentCalls>()) {}
 
 PosixBacking::~PosixBacking() = default;
 

@@ -21,7 +21,7 @@
 namespace copper {
 
 class OpenFiles;
-class Stater;
+class ConcurrentCalls;
 
 // Ensures that the bytes of an extent are of one Version: it compares the file's identity before and after
 // the read, and reads again if the file changed. A file that keeps changing is answered like a direct read
@@ -70,7 +70,7 @@ class PosixBacking final : public BackingStore {
     FilesystemClocks clocks_;
     std::unique_ptr<OpenFiles> open_files_;
     ListedDirectories listed_;
-    std::unique_ptr<Stater> stater_;
+    std::unique_ptr<ConcurrentCalls> calls_;
 };
 
 }  // namespace copper

@@ -8,8 +8,8 @@
 
 #include "base/path.hpp"
 #include "cache/backing/calls.hpp"
+#include "cache/backing/concurrent_calls.hpp"
 #include "cache/backing/posix_backing.hpp"
-#include "cache/backing/stater.hpp"
 
 namespace copper {
 namespace {
@@ -126,7 +126,7 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
     std::vector<std::optional<Xattrs>> found(names.size());
     std::atomic<int> trouble = 0;
     std::atomic<std::size_t> failed = 0;
-    stater_->for_each(names.size(), [&](std::size_t i) {
+    calls_->for_each(names.size(), [&](std::size_t i) {
         const std::string name(names[i].name);
         const std::string place = join_path(opened->path, name);
         if (mounts->obstacle(place) || mounts->is_lost(place)) {

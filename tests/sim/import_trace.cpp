@@ -13,7 +13,7 @@
 namespace copper::sim {
 namespace {
 
-// How the kernel of a client asks for names, and how many calls PosixBacking's Stater makes at once.
+// How the kernel of a client asks for names, and how many calls PosixBacking's ConcurrentCalls makes at once.
 constexpr std::size_t names_buffer_bytes = 32U << 10;
 constexpr std::size_t dirent_bytes = 24;
 constexpr std::uint32_t stats_at_once = 33;

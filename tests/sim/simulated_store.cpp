@@ -204,7 +204,7 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
             if (auto* batch = std::get_if<XattrBatch>(&content)) {
                 batch->entries = {{std::string(base_name(point)), std::nullopt}};
             }
-            return make_object(std::move(content), unproven_lifetime);
+            return make_object(std::move(content), doubtful_lifetime);
         }
         case Trouble::stale:
             return make_error(ESTALE);

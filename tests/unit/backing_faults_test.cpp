@@ -207,7 +207,7 @@ TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
         }
         const auto above = read(backing, ObjectKind::directory, point);
         EXPECT_EQ(above->directory()->entries, 2U);
-        EXPECT_EQ(above->lifetime, unproven_lifetime) << "the attributes of sub are not those of its mount";
+        EXPECT_EQ(above->lifetime, doubtful_lifetime) << "the attributes of sub are not those of its mount";
         EXPECT_EQ(read(backing, ObjectKind::entry, point + "/file")->listing()->size(), 1U);
 
         EXPECT_TRUE(mount(sub));

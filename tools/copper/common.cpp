@@ -8,6 +8,7 @@
 #include <iomanip>
 #include <iostream>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -24,10 +25,7 @@ namespace {
 // Names the first hosts and counts the others.
 std::string list_of(const std::vector<std::string>& hosts) {
     constexpr std::size_t named_max = 4;
-    std::string text;
-    for (std::size_t i = 0; i < std::min(hosts.size(), named_max); ++i) {
-        text += (i == 0 ? "" : ",") + hosts[i];
-    }
+    const std::string text = joined(std::span(hosts).first(std::min(hosts.size(), named_max)), ",");
     return hosts.size() <= named_max
                ? text
                : text + " and " + std::to_string(hosts.size() - named_max) + " more nodes";

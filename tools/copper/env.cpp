@@ -6,6 +6,7 @@
 
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/mirror.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 
@@ -31,12 +32,9 @@ Result<Changes> changes(const EnvOptions& options) {
     }
     return mirror_environment(options.mirror).map([](const MirrorEnvironment& environment) {
         if (!environment.leads_into_mirror) {
-            std::string trees;
-            for (const auto& tree : environment.mirror.trees) {
-                trees += (trees.empty() ? "" : ", ") + tree;
-            }
             say("warning: programs will not use the mirror: nothing of " + rewritten_variables() +
-                " lies in a mirrored tree (" + trees + "). Activate your environment before 'copper env'");
+                " lies in a mirrored tree (" + joined(environment.mirror.trees, ", ") +
+                "). Activate your environment before 'copper env'");
         }
         return Changes(environment.variables.begin(), environment.variables.end());
     });

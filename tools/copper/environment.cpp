@@ -170,11 +170,7 @@ bool leads_into(const Mirror& mirror, const Variables& changed, const ReadVariab
 }
 
 std::string rewritten_variables() {
-    std::string names;
-    for (const char* name : rewritten_names) {
-        names += (names.empty() ? "" : ", ") + std::string(name);
-    }
-    return names;
+    return joined(rewritten_names, ", ");
 }
 
 Changes unmirrored_environment(const std::string& mount, const std::string& own, const ReadVariable& read) {

@@ -10,20 +10,13 @@
 #include "daemon/control/profile_files.hpp"
 #include "profile/profile_file.hpp"
 #include "tools/copper/common.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string joined_words(const std::vector<std::string>& words) {
-    std::string text;
-    for (const auto& word : words) {
-        text += (text.empty() ? "" : " ") + word;
-    }
-    return text;
-}
 
 // Names of `copper profile list`, or paths.
 Result<std::string> find_profile(const std::string& name) {
@@ -55,7 +48,7 @@ Result<void> list() {
         const auto bytes = fs::file_size(file, error);
         rows.push_back({fs::path(file).stem(), profile ? std::to_string(profile->runs) : "-",
                         profile ? std::to_string(profile->uses.size()) : "-", std::to_string(bytes),
-                        profile ? joined_words(profile->trees) : profile.error()});
+                        profile ? joined(profile->trees, " ") : profile.error()});
     }
     std::cout << table(rows);
     return {};
@@ -71,7 +64,7 @@ Result<void> show(const std::string& name) {
         return tl::make_unexpected(profile.error());
     }
     std::cout << *file << ": " << profile->runs << " runs, the last one with " << profile->nodes_asked
-              << " nodes asked, trees " << joined_words(profile->trees) << "\n";
+              << " nodes asked, trees " << joined(profile->trees, " ") << "\n";
     std::vector<std::vector<std::string>> rows = {{"FIRST/ms", "NODES", "MISSED", "OBJECT"}};
     for (const auto& use : profile->uses) {
         rows.push_back({std::to_string(use.first_used.count()), std::to_string(use.nodes),

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "tools/copper/common.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 
@@ -44,16 +45,13 @@ std::string problems(const std::vector<json>& nodes) {
 }
 
 std::string trees_of(const std::vector<json>& nodes) {
-    std::string text;
     for (const auto& node : nodes) {
-        for (const auto& tree : node.value("trees", json::array())) {
-            text += (text.empty() ? "" : ", ") + tree.get<std::string>();
-        }
-        if (!text.empty()) {
-            break;  // all nodes have the same
+        const auto trees = node.value("trees", std::vector<std::string>());
+        if (!trees.empty()) {
+            return joined(trees, ", ");  // all nodes have the same
         }
     }
-    return text;
+    return "";
 }
 
 std::string node_table(const std::vector<json>& nodes) {

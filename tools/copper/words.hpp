@@ -13,6 +13,16 @@ namespace copper::cli {
 std::string shell_quote(std::string_view text);
 std::string shell_quote(const std::vector<std::string>& words);
 
+// The words, with `separator` between them.
+template <typename Words>
+std::string joined(const Words& words, std::string_view separator) {
+    std::string text;
+    for (const std::string_view word : words) {
+        text.append(text.empty() ? "" : separator).append(word);
+    }
+    return text;
+}
+
 // Splits at blanks. Understands '...', "..." and \ like a POSIX shell, but expands nothing. The error names
 // the open quote.
 tl::expected<std::vector<std::string>, std::string> split_words(std::string_view text);

@@ -15,7 +15,7 @@ namespace copper {
 
 // Thread-safe. Its threads mostly wait for the filesystem, so there are more of them than cores. (TBB's
 // scheduler is not made for blocking calls.) The threads start with the first large directory.
-class Stater {
+class ConcurrentCalls {
   public:
     // Calls `f` with each index below `count`, in several threads. Returns when all calls have returned.
     void for_each(std::size_t count, const std::function<void(std::size_t)>& f);

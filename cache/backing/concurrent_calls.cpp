@@ -1,4 +1,4 @@
-#include "cache/backing/stater.hpp"
+#include "cache/backing/concurrent_calls.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -50,14 +50,14 @@ class Blocks {
 
 }  // namespace
 
-ReaderPool& Stater::pool() {
+ReaderPool& ConcurrentCalls::pool() {
     std::call_once(pool_made_, [this] {
         pool_ = std::make_unique<ReaderPool>(ReaderPool::Options{.threads = threads_max});
     });
     return *pool_;
 }
 
-void Stater::for_each(std::size_t count, const std::function<void(std::size_t)>& f) {
+void ConcurrentCalls::for_each(std::size_t count, const std::function<void(std::size_t)>& f) {
     const auto block_count = (count + calls_per_block - 1) / calls_per_block;
     const auto blocks = std::make_shared<Blocks>(block_count, [&](std::size_t block) {
         const auto end = std::min((block + 1) * calls_per_block, count);
