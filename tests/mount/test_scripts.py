@@ -50,7 +50,7 @@ class Scripts(MountTestCase):
     def test_all_flags_of_the_original(self):
         logs = f"{self.job.directory}/out"
         said = self.launch("-l", 4, "-t", "file", "-d", logs, "-T", 1, "-M", 10485760, "-E", 2000, "-P", "-N", 10, "-A",
-                           "-I", 5, "-s", 10, "-b", "0", "-F", "-a", "-n")
+                           "-I", 5, "-s", 10, "-b", "0", "-F", "book", "-a", "mode", "-n", "cxi")
         self.assertIn("not needed any more: -E -s -F -a -n\n", said)
         self.assertIn("profiling files follow in a later version: -P -N -A -I\n", said)
         self.assertEqual(2, len(self.logs(f"{logs}/42.host/logs")))

@@ -19,7 +19,7 @@ usage: launch_copper.sh [options]
   -b LIST   cores for the daemon (default: those of the machine in the script's name if present, otherwise auto)
   -v DIR    mount point (default /tmp/$USER/copper)
   -P -N n -A -I s     profiling outputs: accepted, the files follow in a later version
-  -E -s -F -a -n      accepted, not needed any more
+  -E ms -s seconds -F file -a mode -n net     accepted, not needed any more
 The same with `copper launch`: see `copper launch --help`.
 USAGE
 }
@@ -73,7 +73,7 @@ not_needed=''
 profiling=''
 given=''
 
-while getopts ':l:t:d:T:M:E:PN:AI:s:b:Fanv:h' flag; do
+while getopts ':l:t:d:T:M:E:PN:AI:s:b:F:a:n:v:h' flag; do
     [[ $flag == [vd:?] ]] || given+=" -$flag"
     case $flag in
         l) log_level=$OPTARG ;;
