@@ -15,6 +15,7 @@
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
+#include "daemon/control/version.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node.hpp"
 #include "daemon/pinning.hpp"
@@ -41,6 +42,7 @@ struct CommandLine {
 CommandLine parse(int argc, char** argv) {
     CommandLine line;
     CLI::App app("copperd: the Copper daemon of one node; normally started by `copper launch`");
+    app.set_version_flag("--version", version_text("copperd"));
     std::string config;
     auto* config_option = app.add_option("--config", config, "a TOML file with options")->type_name("FILE");
     add_option_flags(app, line.texts);

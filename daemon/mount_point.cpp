@@ -27,10 +27,9 @@ std::string clear_command(const std::string& mount) {
 }
 
 // No stat: it would ask the daemon that serves this mount, and a stuck daemon would block this one, too.
-Obstacle served_already(const std::string& mount) {
+Obstacle served_already(const std::string& mount, const std::string& batch_job) {
     if (const auto record = find_live_instance(::geteuid(), mount)) {
-        return mount + ": already served by copperd, process " + std::to_string(record->pid) +
-               "; end it with " + clear_command(mount);
+        return already_served(*record, batch_job);
     }
     if (!is_served(mount)) {
         return std::nullopt;
@@ -143,15 +142,16 @@ bool is_served(const std::string& mount) {
     });
 }
 
-tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
-                                                               MissingMount missing) {
+tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount, MissingMount missing,
+                                                               const std::string& batch_job) {
     if (!is_normalised_path(mount) || mount == "/") {
         return tl::make_unexpected(mount + ": cannot be a mount point");
     }
-    for (const auto check : {served_already, surroundings}) {
-        if (auto obstacle = check(mount)) {
-            return tl::make_unexpected(std::move(*obstacle));
-        }
+    if (auto obstacle = served_already(mount, batch_job)) {
+        return tl::make_unexpected(std::move(*obstacle));
+    }
+    if (auto obstacle = surroundings(mount)) {
+        return tl::make_unexpected(std::move(*obstacle));
     }
     const auto found = look_at(mount);
     if (!found) {

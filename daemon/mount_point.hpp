@@ -38,8 +38,8 @@ bool is_served(const std::string& mount);
 // Checks before mounting: `mount` (as from canonical_mount()) exists, no Copper, alive or dead, serves it, it
 // does not lie in a Copper mount or a kernel filesystem, and nobody else can exchange it or a directory above
 // it. `make` makes it if its parent exists; for the default mount, it also makes the parent, /tmp/$USER.
-// Errors say what to do.
-tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
-                                                               MissingMount missing);
+// Errors say what to do. `batch_job`: this job, for the error if another one serves it.
+tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount, MissingMount missing,
+                                                               const std::string& batch_job = {});
 
 }  // namespace copper

@@ -220,7 +220,7 @@ int Node::run() {
 
 tl::expected<void, std::string> Node::start() {
     const auto missing = options_.create_mount ? MissingMount::make : MissingMount::refuse;
-    auto made = prepare_mount_point(options_.mount, missing);
+    auto made = prepare_mount_point(options_.mount, missing, options_.batch_job);
     if (!made) {
         return tl::make_unexpected(made.error());
     }
@@ -277,7 +277,8 @@ InstanceRecord Node::make_record() const {
             .is_alone = succession_.has_value(),
             .user = ::geteuid(),
             .job = options_.job,
-            .batch_job = batch_job_id(),
+            .batch_job = options_.batch_job,
+            .launch = options_.launch,
             .rank = place_.rank,
             .nodes = place_.nodes,
             .trees = trees_.roots(),

@@ -58,6 +58,7 @@ nlohmann::json to_json(const InstanceRecord& record) {
             {"user", record.user},
             {"job", record.job},
             {"batch_job", record.batch_job},
+            {"launch", record.launch},
             {"rank", record.rank},
             {"nodes", record.nodes},
             {"trees", record.trees},
@@ -82,7 +83,9 @@ InstanceRecord record_from(const nlohmann::json& json) {
     json.at("trees").get_to(record.trees);
     json.at("made_directories").get_to(record.made_directories);
     json.at("run_everywhere").get_to(record.run_everywhere);
-    record.log_dir = json.value("log_dir", "");  // earlier versions have none
+    // Earlier versions have none.
+    record.log_dir = json.value("log_dir", "");
+    record.launch = json.value("launch", "");
     return record;
 }
 
@@ -159,7 +162,7 @@ tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
     }
     const int wait = predecessor == Instance::Predecessor::killed ? 0 : LOCK_NB;
     if (retry_eintr([&] { return ::flock(lock.get(), LOCK_EX | wait); }) != 0) {
-        return tl::make_unexpected(errno == EWOULDBLOCK ? "it is already served" : error_text());
+        return tl::make_unexpected(error_text());
     }
     struct stat held = {};
     struct stat named = {};
@@ -170,13 +173,14 @@ tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
     return lock;
 }
 
-std::string already_served(const InstanceRecord& record, const std::string& directory) {
-    const auto other = read_instance(directory);
-    const std::string by = other ? " by copperd, process " + std::to_string(other->pid) : "";
-    return record.mount + ": already served" + by + "; end it with `copper stop --local --mount " +
-           record.mount + "`";
-}
 }  // namespace
+
+std::string already_served(const InstanceRecord& served, const std::string& batch_job) {
+    const std::string text = served.mount + ": already served, by process " + std::to_string(served.pid);
+    return served.batch_job.empty() || served.batch_job == batch_job
+               ? text + "; end it with `copper stop`"
+               : text + ", for job " + served.batch_job + "; give this job another place with --mount";
+}
 
 std::string to_text(const InstanceRecord& record) {
     return json_line(to_json(record));
@@ -224,7 +228,9 @@ tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Prede
         }
         auto lock = lock_instance(opened->directory.get(), predecessor);
         if (!lock) {
-            return tl::make_unexpected(already_served(record, directory));
+            const auto served = read_instance(directory);
+            return tl::make_unexpected(served ? already_served(*served, record.batch_job)
+                                              : record.mount + ": already served");
         }
         if (!*lock) {
             continue;

@@ -32,6 +32,7 @@ struct InstanceRecord {
     uid_t user = 0;
     std::string job = {};        // the job's name
     std::string batch_job = {};  // the job's id in the batch system; empty: none
+    std::string launch = {};     // the same on all nodes of one launch, and on no others; empty: unknown
     std::uint32_t rank = 0;
     std::uint32_t nodes = 1;
     std::vector<std::string> trees = {};
@@ -70,6 +71,9 @@ class Instance {
     // Held while the daemon lives: flock(2) tells a live instance from a dead one without races.
     UniqueFd lock_;
 };
+
+// The error for who wants to serve the mount that `served` serves; `batch_job` is that of the former.
+std::string already_served(const InstanceRecord& served, const std::string& batch_job);
 
 // Checks that /tmp has room for the files of a daemon and its MPI. Errors say what to do.
 tl::expected<void, std::string> check_room();

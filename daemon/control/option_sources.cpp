@@ -18,6 +18,7 @@ using Taken = tl::expected<void, std::string>;
 
 constexpr std::string_view environment_prefix = "COPPER_";
 constexpr const char* config_variable = "COPPER_CONFIG";
+constexpr const char* installation_variable = "COPPER_ROOT";  // in the job scripts of ALCF's Copper
 
 // An option that environment and file may set.
 bool is_public_name(const std::string& name) {
@@ -92,7 +93,7 @@ Taken read_file(const std::string& path, Sources& sources) {
 }  // namespace
 
 const std::vector<std::string>& launch_option_names() {
-    static const std::vector<std::string> names = {"nodes-from", "local", "launcher", "launcher-args"};
+    static const std::vector<std::string> names = {"nodes-from", "local", "launcher", "launcher-args", "keep-env"};
     return names;
 }
 
@@ -103,7 +104,7 @@ void add_variable(std::string_view variable, Sources& sources) {
     }
     const std::string key(variable.substr(0, equals));
     const std::string name = option_name_of(key);
-    if (key == config_variable) {
+    if (key == config_variable || key == installation_variable) {
         return;
     }
     if (!is_public_name(name)) {

@@ -24,7 +24,7 @@ constexpr std::uint32_t arity_max = 64;
 constexpr double deadline_seconds_min = 0.01;
 constexpr double deadline_seconds_max = 3600;
 constexpr double ready_timeout_seconds_max = 86400;
-constexpr std::size_t job_bytes_max = 256;
+constexpr std::size_t id_bytes_max = 256;
 constexpr std::array passthrough_names = {"off", "auto"};         // indexed by bool
 constexpr std::array push_names = {"auto", "always", "never"};    // indexed by Push
 constexpr std::array compression_names = {"auto", "off", "lz4"};  // indexed by Compression
@@ -139,11 +139,12 @@ Taken take_cores(const Texts& texts, DaemonOptions& options) {
     return {};
 }
 
-Taken take_job(const Texts& texts, DaemonOptions& options) {
-    if (texts.front().empty() || texts.front().size() > job_bytes_max) {
-        return wrong("a job's name has 1 to " + std::to_string(job_bytes_max) + " bytes");
+template <std::string DaemonOptions::*member>
+Taken take_id(const Texts& texts, DaemonOptions& options) {
+    if (texts.front().empty() || texts.front().size() > id_bytes_max) {
+        return wrong("a job's name has 1 to " + std::to_string(id_bytes_max) + " bytes");
     }
-    options.job = texts.front();
+    options.*member = texts.front();
     return {};
 }
 
@@ -292,7 +293,7 @@ std::vector<OptionRow> user_rows() {
         {.name = "job",
          .argument = "ID",
          .help = "the job's name (default: that of PBS, Slurm or Flux, else local-<pid>)",
-         .take = take_job},
+         .take = take_id<&DaemonOptions::job>},
     };
 }
 
@@ -334,6 +335,16 @@ std::vector<OptionRow> hidden_rows() {
                  options.run_everywhere = texts;
                  return Taken();
              }},
+        {.name = "batch-job",
+         .argument = "ID",
+         .help = "the job's id in the batch system",
+         .audience = hidden,
+         .take = take_id<&DaemonOptions::batch_job>},
+        {.name = "launch",
+         .argument = "ID",
+         .help = "tells the daemons of one launch from all others",
+         .audience = hidden,
+         .take = take_id<&DaemonOptions::launch>},
     };
 }
 
@@ -394,10 +405,11 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
     for (const auto& tree : options.trees) {
         flags.push_back("--tree=" + tree);
     }
-    for (const auto& [flag, directory] :
-         {std::pair("--log-dir=", options.log_dir), std::pair("--profile-dir=", options.profile_dir)}) {
-        if (!directory.empty()) {
-            flags.push_back(flag + directory);
+    for (const auto& [flag, text] :
+         {std::pair("--log-dir=", options.log_dir), std::pair("--profile-dir=", options.profile_dir),
+          std::pair("--batch-job=", options.batch_job), std::pair("--launch=", options.launch)}) {
+        if (!text.empty()) {
+            flags.push_back(flag + text);
         }
     }
     for (const auto& argument : options.run_everywhere) {

@@ -25,11 +25,6 @@ Taken take(const OptionRow& row, const SourcedText& text, DaemonOptions& options
     return taken ? taken : wrong(text.source + ": " + taken.error());
 }
 
-std::string default_job() {
-    const std::string id = batch_job_id();
-    return id.empty() ? "local-" + std::to_string(::getpid()) : id;
-}
-
 }  // namespace
 
 tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
@@ -60,8 +55,11 @@ tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
     if (options.mount.empty()) {
         options.mount = canonical_mount(default_mount());
     }
+    if (options.batch_job.empty()) {
+        options.batch_job = batch_job_id();
+    }
     if (options.job.empty()) {
-        options.job = default_job();
+        options.job = options.batch_job.empty() ? "local-" + std::to_string(::getpid()) : options.batch_job;
     }
     return options;
 }

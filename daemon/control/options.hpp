@@ -56,6 +56,9 @@ struct DaemonOptions {
     std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
     // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.
     std::vector<std::string> run_everywhere;
+    std::string
+        batch_job;       // --batch-job ID; default: from PBS, Slurm or Flux, which tell it to some nodes only
+    std::string launch;  // --launch ID: as in InstanceRecord
 
     std::vector<std::string> warnings;  // odd things that resolve_options() found
     bool operator==(const DaemonOptions&) const = default;

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 import unittest
 
 from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, command_lines, key_of_job, kill_all, nodes_of,
@@ -158,6 +159,34 @@ class MpiRun(ClusterTestCase):
         self.assertIn("absent", done.stderr)
         self.assertNotIn("cn3:", done.stderr)
 
+    def test_node_without_copperd(self):
+        """The others wait for it in MPI_Init."""
+        self.hosts.check("cn2", "mount", "-t", "tmpfs", "tmpfs", f"{self.hosts.directory}/bin")
+        try:
+            begin = time.monotonic()
+            done = self.launch()
+            self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+            self.assertRegex(done.stderr, "^copper: (copper: )?cn2: copperd cannot be started there: .*not found")
+            self.assertNotIn("cn3: copperd", done.stderr)
+            self.assertLess(time.monotonic() - begin, 100, "it waited for --ready-timeout")
+        finally:
+            self.hosts.check("cn2", "umount", f"{self.hosts.directory}/bin")
+
+    def test_log_directory_is_full(self):
+        full = f"{self.hosts.directory}/full"
+        os.mkdir(full)
+        for host in self.hosts.names:
+            self.hosts.check(host, "sh", "-ec", f"mount -t tmpfs -o size=4k tmpfs {full}; head -c 4096 /dev/zero >{full}/x")
+        try:
+            self.launch_well("--log-dir", full)
+            self.storm("numpy", ["cn3"])
+            done = self.hosts.run("cn0", "copper", "stop")
+            self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+            self.assertIn("No space left", done.stderr)
+        finally:
+            for host in self.hosts.names:
+                self.hosts.check(host, "umount", full)
+
     def test_node_that_cannot_mount(self):
         self.hosts.check("cn2", "sh", "-c", f"mkdir -p {MOUNT}/precious")
         try:
@@ -197,6 +226,33 @@ class MpiRun(ClusterTestCase):
             wait_until(lambda: not self.hosts.processes(*LAUNCHERS), 20, "the end of mpirun")
         except CopperError:
             self.fail("mpirun is still there")
+
+
+class SharedNode(ClusterTestCase):
+    """Two jobs of one user on one node. Nothing that the second does reaches the first."""
+
+    def test_the_second_job_fails_to_launch_and_stops(self):
+        done = self.launch(["cn0", "cn1"], environment={"PBS_JOBID": "1.server"})
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.hosts.write("second", "cn2\ncn1\n")
+        second = {"PBS_JOBID": "2.server"}
+        done = self.hosts.run("cn2", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/second", "--launcher",
+                              "mpirun", "--tree", self.tree, **second)
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "cn1.* already served, by process [0-9]+, for job 1.server; give this job another place")
+        for words, code, says in ((["stop"], 1, "is the mirror of job 1.server: end it there"),
+                                  (["stop", "--local"], 0, "nothing of Copper was left"),
+                                  (["launch", "--launcher", "none", "--tree", self.tree], 1, "already served, .*for job 1.server")):
+            done = self.hosts.run("cn1", "copper", *words, **second)
+            self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+            self.assertRegex(done.stdout + done.stderr, says)
+        stats = self.stats()
+        self.assertEqual((2, 2), (stats["nodes"], stats["alive"]))
+        self.storm("numpy", ["cn0", "cn1"])
+        self.assertEqual(0, sum(self.stats()["totals"]["fallbacks"].values()))
+        done = self.hosts.run("cn1", "copper", "stop", PBS_JOBID="1.server")
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.check_nothing_left()
 
 
 class SlowLink(ClusterTestCase):

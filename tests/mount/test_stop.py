@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
 
-from copper import CopperError, a_document, clean_environment, kill_all, mounts_below, processes_of, wait_until
+from copper import (CopperError, a_document, clean_environment, copper_program, daemon_program, kill_all, mounts_below,
+                    processes_of, wait_until)
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 
@@ -161,6 +163,16 @@ class Stop(MountTestCase):
         self.assertFalse(thread.is_alive())
         self.assertEqual(1, len(outcome))
 
+    def test_not_out_of_the_mirror(self):
+        """After `copper env`, PATH leads to a Copper in the mirror, which must not run from what it ends."""
+        tree = self.make_directory()
+        for program in (copper_program(), daemon_program()):
+            shutil.copy2(program, tree)
+        job = super().launch(nodes=1, trees=[tree])
+        words = [job.mirrored(0, f"{tree}/copper"), "launch", "--local", "2", "--tree", tree, "--dry-run"]
+        said = self.run_program(*words, env=clean_environment()).stdout.decode()
+        self.assertIn(f" {tree}/copperd ", said)
+
     def test_survivors_go_on(self):
         """Invariant 4: a lost node costs time, never bytes."""
         tree = package_tree("numpy")
@@ -174,13 +186,32 @@ class Stop(MountTestCase):
 
 
 class LaunchIsInterrupted(MountTestCase):
+    def test_limits_too_low_to_launch(self):
+        job = self.prepare(nodes=2, trees=[TREE])
+        for limit, says in (("-n 32", "at most 32 files may be open (ulimit -n)"), ("-f 0", "files may have at most 0 bytes (ulimit -f)")):
+            done = self.run_program("sh", "-c", f'ulimit {limit}; exec "$@"', "sh", copper_program(), *job.launch_words(),
+                                    env=clean_environment(), expected=3)
+            self.assertIn(says, done.stderr.decode())
+        self.run_program("sh", "-c", 'ulimit -S -n 32; exec "$@"', "sh", copper_program(), *job.launch_words(), env=clean_environment())
+    def test_by_another_launch(self):
+        job = self.prepare(nodes=4, trees=[TREE])
+        launches = [subprocess.Popen([copper_program(), *job.launch_words()], env=clean_environment(), cwd="/", text=True,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                    for _ in range(4)]
+        said = {launch.communicate(timeout=60)[1]: launch.returncode for launch in launches}
+        self.assertEqual([0, 1, 1, 1], sorted(launch.returncode for launch in launches), said)
+        for text, code in said.items():
+            if code:
+                self.assertRegex(text, "another 'copper launch' is starting it|already served")
+        self.assertEqual(4, job.stats()["alive"])
+
     def test_by_signal(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             for at_once in (True, False):
                 with self.subTest(number=number, at_once=at_once):
                     job = self.prepare(nodes=4, trees=[TREE])
                     launch = subprocess.Popen(
-                        [job_program(), *job.launch_words()], env=clean_environment(), stdin=subprocess.DEVNULL,
+                        [copper_program(), *job.launch_words()], env=clean_environment(), stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
                     if not at_once:
                         wait_until(lambda: mounts_below(job.directory) or launch.poll() is not None, 30, "a mount")
@@ -191,6 +222,3 @@ class LaunchIsInterrupted(MountTestCase):
                         self.assertEqual([], mounts_below(job.directory))
 
 
-def job_program():
-    from copper import copper_program
-    return copper_program()

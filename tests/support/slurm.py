@@ -66,7 +66,8 @@ class Slurm:
         self.directory = f"{hosts.directory}/slurm"
         # Only TCP between the hosts, as COPPER_LAUNCHER_ARGS says for mpirun.
         self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": "",
-                            "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "eth0"}
+                            "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "eth0",
+                            "COPPER_KEEP_ENV": "OMPI_MCA_btl:OMPI_MCA_btl_tcp_if_include"}
 
     def start(self):
         os.makedirs(f"{self.directory}/state")

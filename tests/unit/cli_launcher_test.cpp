@@ -25,6 +25,44 @@ TEST(LauncherFamily, FromItsVersion) {
     EXPECT_EQ(family_of("something else"), Family::unknown);
 }
 
+TEST(LauncherFamily, StartsItsOwnLibrary) {
+    EXPECT_TRUE(can_start(Family::open_mpi_5, Mpi::open_mpi));
+    EXPECT_TRUE(can_start(Family::pals, Mpi::mpich));
+    EXPECT_TRUE(can_start(Family::slurm, Mpi::mpich));
+    EXPECT_TRUE(can_start(Family::hydra, Mpi::unknown));
+    EXPECT_FALSE(can_start(Family::hydra, Mpi::open_mpi));
+    EXPECT_FALSE(can_start(Family::open_mpi_4, Mpi::mpich));
+}
+
+// What srun prints in Debian 12, and what older versions print.
+TEST(MpiPlugin, IsTheSitesUnlessTheLibraryNeedsAnother) {
+    constexpr const char* debian =
+        "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n"
+        "specific pmix plugin versions available: pmix_v4\n";
+    constexpr const char* old = "srun: MPI types are...\nsrun: none\nsrun: pmi2\n";
+    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, debian, "none"), "pmix");
+    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, debian, "pmix_v4"), "");
+    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, debian, "pmi2"), "pmix");
+    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, old, "none"), "") << "it is not there";
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, old, "none"), "pmi2");
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, debian, "none"), "pmi2");
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, debian, "cray_shasta"), "");
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, debian, "pmi2"), "");
+    EXPECT_EQ(mpi_plugin(Mpi::unknown, debian, "none"), "");
+}
+
+TEST(DaemonsEnvironment, LacksWhatIsForTheApplication) {
+    EXPECT_TRUE(is_for_application_only("LD_PRELOAD", {}));
+    EXPECT_TRUE(is_for_application_only("OMPI_MCA_btl", {"OMPI_MCA_pml"}));
+    EXPECT_FALSE(is_for_application_only("OMPI_MCA_btl", {"OMPI_MCA_btl"}));
+    EXPECT_FALSE(is_for_application_only("OMPI_ALLOW_RUN_AS_ROOT", {}));
+    EXPECT_FALSE(is_for_application_only("PATH", {}));
+    EXPECT_EQ(without_conda("/opt/mpi/lib:/sw/conda/lib:/sw/conda2/lib", "/sw/conda"),
+              "/opt/mpi/lib:/sw/conda2/lib");
+    EXPECT_EQ(without_conda("/sw/conda/lib", "/sw/conda"), "");
+    EXPECT_EQ(without_conda("/a:/b", ""), "/a:/b");
+}
+
 TEST(Start, IsWhatAUserTypes) {
     const Words hosts = {"a", "b"};
     const auto mpirun = launcher_of(Family::open_mpi_4, "mpirun");
@@ -74,7 +112,7 @@ TEST(LaunchCommand, Hydra) {
 
 TEST(LaunchCommand, Slurm) {
     auto slurm = launcher_of(Family::slurm, "srun");
-    slurm.pmix = true;
+    slurm.mpi_plugin = "pmix";
     EXPECT_EQ(launch_command(slurm, {.hosts = {"a", "b"}, .host_file = ""}, command),
               (Words{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=a,b", "--overlap",
                      "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--mpi=pmix", "--x",

@@ -24,6 +24,7 @@ InstanceRecord a_record(const std::string& name) {
             .user = ::geteuid(),
             .job = "17",
             .batch_job = "17.server",
+            .launch = "5eed",
             .rank = 2,
             .nodes = 4,
             .trees = {"/lus/sw", "/home"},
@@ -54,6 +55,7 @@ TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
         EXPECT_EQ(read->made_directories, record.made_directories);
         EXPECT_EQ(read->run_everywhere, record.run_everywhere);
         EXPECT_EQ(read->batch_job, record.batch_job);
+        EXPECT_EQ(read->launch, record.launch);
         EXPECT_EQ(read->log_dir, record.log_dir);
 
         const auto found_all = find_instances(::geteuid());
@@ -69,9 +71,12 @@ TEST(Instance, AMountHasOneLiveInstance) {
     ASSERT_TRUE(first);
     const auto second = Instance::claim(record);
     ASSERT_FALSE(second);
-    EXPECT_EQ(second.error(), record.mount + ": already served by copperd, process " +
-                                  std::to_string(::getpid()) + "; end it with `copper stop --local --mount " +
-                                  record.mount + "`");
+    const std::string served = record.mount + ": already served, by process " + std::to_string(::getpid());
+    EXPECT_EQ(second.error(), served + "; end it with `copper stop`");
+    InstanceRecord of_other_job = record;
+    of_other_job.batch_job = "18.server";
+    EXPECT_EQ(Instance::claim(of_other_job).error(),
+              served + ", for job 17.server; give this job another place with --mount");
     EXPECT_TRUE(Instance::claim(a_record("c")));
     {
         const Instance moved = std::move(*first);

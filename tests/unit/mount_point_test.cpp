@@ -105,9 +105,8 @@ TEST_F(MountPointTest, AlreadyServed) {
                                            .pid_started = start_time_of(::getpid()),
                                            .user = ::geteuid()});
     ASSERT_TRUE(instance);
-    EXPECT_EQ(error_of(base_ + "/m"), base_ + "/m: already served by copperd, process " +
-                                          std::to_string(::getpid()) +
-                                          "; end it with `copper stop --local --mount " + base_ + "/m`");
+    EXPECT_EQ(error_of(base_ + "/m"), base_ + "/m: already served, by process " + std::to_string(::getpid()) +
+                                          "; end it with `copper stop`");
 }
 
 }  // namespace

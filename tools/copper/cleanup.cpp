@@ -22,6 +22,7 @@
 #include "base/path.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/control/private_directory.hpp"
+#include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/process.hpp"
 
@@ -55,8 +56,11 @@ bool names(const CleanScope& scope, const std::string& mount) {
     return !scope.mount || mount == *scope.mount || local_node(mount, *scope.mount);
 }
 
-bool is_of_other_job(const CleanScope& scope, const std::string& batch_job) {
-    return scope.batch_job && !batch_job.empty() && batch_job != *scope.batch_job;
+// Of an instance or a launch.
+template <typename Record>
+bool is_of_others(const CleanScope& scope, const Record& record) {
+    return (scope.batch_job && !record.batch_job.empty() && record.batch_job != *scope.batch_job) ||
+           (!scope.launch.empty() && !record.launch.empty() && record.launch != scope.launch);
 }
 
 // Ends the kernel's connection to the daemon. A daemon without a record that serves this mount, and processes
@@ -135,7 +139,7 @@ struct Own {
     std::vector<std::string> directories;  // of instances
     std::vector<InstanceRecord> instances;
     std::vector<LaunchRecord> launches;
-    std::set<std::string> spared_mounts;  // of instances out of scope
+    std::set<std::string> spared_mounts;  // of instances and launches out of scope
 };
 
 Own find_own(const CleanScope& scope) {
@@ -146,8 +150,8 @@ Own find_own(const CleanScope& scope) {
             continue;
         }
         const auto record = read_instance(directory);
-        if (record && (!names(scope, record->mount) ||
-                       (is_of_other_job(scope, record->batch_job) && is_running(*record)))) {
+        if (record &&
+            (!names(scope, record->mount) || (is_of_others(scope, *record) && is_running(*record)))) {
             own.spared_mounts.insert(record->mount);
             continue;
         }
@@ -159,9 +163,9 @@ Own find_own(const CleanScope& scope) {
         own.directories.push_back(directory);
     }
     for (auto& launch : find_launches()) {
-        const bool spared = is_of_other_job(scope, launch.batch_job) &&
-                            is_running(launch.process.pid, launch.process.started);
-        if (names(scope, launch.mount) && !spared) {
+        if (is_of_others(scope, launch) && is_running(launch.process.pid, launch.process.started)) {
+            own.spared_mounts.insert(launch.mount);
+        } else if (names(scope, launch.mount)) {
             own.launches.push_back(std::move(launch));
         }
     }
@@ -323,7 +327,7 @@ void clean_user(uid_t user, const CleanScope& scope, CleanReport& report) {
     // What the user could not do (for instance without fusermount3).
     for (const auto& mount : copper_mounts()) {
         const auto record = read_instance(instance_directory(user, mount.point));
-        const bool spared = record && is_of_other_job(scope, record->batch_job) && is_running(*record);
+        const bool spared = record && is_of_others(scope, *record) && is_running(*record);
         if (mount.user == user && !spared) {
             unmount(mount, report);
             result = child_failed;
@@ -372,6 +376,18 @@ CleanReport clean_own(const CleanScope& scope) {
         }
     }
     return report;
+}
+
+std::vector<std::string> clean_command(const CleanScope& scope) {
+    std::vector<std::string> command = {own_program(), "stop", "--local"};
+    for (const auto& [option, value] :
+         {std::pair("--mount", scope.mount.value_or("")),
+          std::pair("--batch-job", scope.batch_job.value_or(any_job)), std::pair("--launch", scope.launch)}) {
+        if (!value.empty()) {
+            command.insert(command.end(), {option, value});
+        }
+    }
+    return command;
 }
 
 CleanReport clean_users(const std::optional<uid_t>& user, const CleanScope& scope) {

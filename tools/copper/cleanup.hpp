@@ -29,16 +29,23 @@ struct CleanReport {
     std::vector<std::string> problems;  // failures
 };
 
+// As the value of --batch-job: whatever the job.
+inline constexpr const char* any_job = "any";
+
 // What to clean: everything, unless limited.
 struct CleanScope {
-    std::optional<std::string> mount;  // as in --mount
+    std::optional<std::string> mount = {};  // as in --mount
     // Only what this batch job left. Jobs of one user may share a node: a live instance of another job stays.
     // Dead instances, and those of no batch job ("local-<pid>"), belong to nobody and go.
-    std::optional<std::string> batch_job;
+    std::optional<std::string> batch_job = {};
+    // Only what this launch started (InstanceRecord::launch). Empty: any.
+    std::string launch = {};
 };
 
 // For this user. REQUIRES: geteuid() == getuid().
 CleanReport clean_own(const CleanScope& scope);
+// The command that does the same on another node.
+std::vector<std::string> clean_command(const CleanScope& scope);
 
 // As root, for one user or for all. Works with the rights of each user on that user's files and directories,
 // so no record of a user can make root touch anything that is not the user's.

@@ -3,26 +3,48 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
 
 namespace copper::cli {
 
 namespace {
 
-constexpr std::size_t hosts_at_once_max = 32;
+constexpr std::size_t hosts_at_once_max = 128;
 constexpr std::chrono::milliseconds reach_patience{10000};
+constexpr std::size_t reason_bytes_max = 300;
 
-// Those for which `works` is false, in order.
-std::vector<std::string> failing(const std::vector<std::string>& hosts,
-                                 const std::function<bool(const std::string&)>& works) {
-    std::vector<char> bad(hosts.size(), 0);
+// Empty if it succeeded. Otherwise what the program said, in one line, without the frames that Open MPI
+// draws.
+std::string why_failed(const Result<Output>& output) {
+    if (!output) {
+        return output.error().reason;
+    }
+    if (succeeded(*output)) {
+        return {};
+    }
+    std::istringstream lines(output->text);
+    std::string reason;
+    for (std::string line; std::getline(lines, line) && reason.size() < reason_bytes_max;) {
+        if (line.find_first_not_of("- ") != std::string::npos) {
+            reason.append(reason.empty() ? "" : " ").append(line);
+        }
+    }
+    return reason.empty() ? describe_status(output->status) : reason.substr(0, reason_bytes_max);
+}
+
+// Runs the command that `command_for` gives for each host. Returns the hosts where it fails, in order.
+std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
+                             const std::function<std::vector<std::string>(const std::string&)>& command_for) {
+    std::vector<std::string> reasons(hosts.size());
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         for (std::size_t i = next++; i < hosts.size(); i = next++) {
-            bad[i] = works(hosts[i]) ? 0 : 1;
+            reasons[i] = why_failed(capture(command_for(hosts[i]), patience));
         }
     };
     std::vector<std::thread> threads;
@@ -32,20 +54,18 @@ std::vector<std::string> failing(const std::vector<std::string>& hosts,
     for (auto& thread : threads) {
         thread.join();
     }
-    std::vector<std::string> failed_hosts;
+    std::vector<Trouble> troubles;
     for (std::size_t i = 0; i < hosts.size(); ++i) {
-        if (bad[i] != 0) {
-            failed_hosts.push_back(hosts[i]);
+        if (!reasons[i].empty()) {
+            troubles.push_back({.host = hosts[i], .reason = reasons[i]});
         }
     }
-    return failed_hosts;
+    return troubles;
 }
 
-bool works_on(const Launcher& launcher, const std::vector<std::string>& hosts,
-              const std::vector<std::string>& command) {
-    const Placement placement{.hosts = hosts, .host_file = "", .on_this_machine = 0};
-    const auto output = capture(launch_command(launcher, placement, command), host_patience);
-    return output && succeeded(*output);
+std::vector<std::string> command_on(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                    const std::vector<std::string>& command) {
+    return launch_command(launcher, {.hosts = hosts, .host_file = "", .on_this_machine = 0}, command);
 }
 
 }  // namespace
@@ -60,20 +80,37 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
     if (hosts.empty() || launcher.family == Family::alone) {
         return {};
     }
-    if (hosts.size() <= hosts_on_command_line_max && works_on(launcher, hosts, command)) {
-        return {};
+    if (hosts.size() <= hosts_on_command_line_max) {
+        const auto output = capture(command_on(launcher, hosts, command), hosts_patience);
+        if (output && succeeded(*output)) {
+            return {};
+        }
     }
-    return failing(hosts, [&](const std::string& host) { return works_on(launcher, {host}, command); });
+    std::vector<std::string> failed_hosts;
+    for (const auto& trouble : failing(hosts, host_patience, [&](const std::string& host) {
+             return command_on(launcher, {host}, command);
+         })) {
+        failed_hosts.push_back(trouble.host);
+    }
+    return failed_hosts;
 }
 
-std::vector<std::string> unreachable_hosts(const Launcher& launcher, const std::vector<std::string>& hosts) {
-    const auto agent = reach_command(launcher.extra);
-    return failing(hosts, [&](const std::string& host) {
-        auto command = agent;
-        command.insert(command.end(), {host, "true"});
-        const auto output = capture(command, reach_patience);
-        return host == host_name() || (output && succeeded(*output));
-    });
+std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                       const std::vector<std::string>& command) {
+    const auto others = hosts_without(hosts, {host_name()});
+    if (launcher.family != Family::slurm && launcher.family != Family::pals) {
+        auto troubles = failing(others, reach_patience, [&](const std::string& host) {
+            auto words = reach_command(launcher.extra);
+            words.push_back(host);
+            words.insert(words.end(), command.begin(), command.end());
+            return words;
+        });
+        if (troubles.size() < others.size() || others.size() == 1) {
+            return troubles;
+        }
+    }
+    return failing(others, reach_patience,
+                   [&](const std::string& host) { return command_on(launcher, {host}, command); });
 }
 
 }  // namespace copper::cli

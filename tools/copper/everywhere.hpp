@@ -9,8 +9,10 @@
 
 namespace copper::cli {
 
-// For one command on other nodes.
-inline constexpr std::chrono::milliseconds host_patience{60000};
+// For one command on all other nodes at once, and on one of them. 300 silent nodes, 128 asked at a time, take
+// a minute.
+inline constexpr std::chrono::milliseconds hosts_patience{60000};
+inline constexpr std::chrono::milliseconds host_patience{20000};
 
 // The file of the running `copper`, which has the same path on all nodes.
 std::string own_program();
@@ -20,7 +22,13 @@ std::string own_program();
 std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                       const std::vector<std::string>& command);
 
-// The nodes that do not answer to the launcher's remote shell. For finding out why a launch failed.
-std::vector<std::string> unreachable_hosts(const Launcher& launcher, const std::vector<std::string>& hosts);
+struct Trouble {
+    std::string host;
+    std::string reason;
+};
+// The nodes on which `command` fails. For finding out why a launch fails or says nothing. Asks through the
+// remote shell of the launcher, or through the launcher itself if that is not how nodes are reached here.
+std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                       const std::vector<std::string>& command);
 
 }  // namespace copper::cli

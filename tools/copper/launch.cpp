@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +19,7 @@
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/launch_report.hpp"
 #include "tools/copper/launch_watch.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/prefetch.hpp"
 #include "tools/copper/words.hpp"
@@ -31,6 +33,32 @@ using std::chrono::milliseconds;
 // Rank 0 gives up after --ready-timeout and reports; this time is for the report to arrive.
 constexpr milliseconds report_margin{10000};
 constexpr milliseconds launcher_patience{10000};
+constexpr rlim_t open_files_min = 256;
+constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
+// Then it is worth asking the nodes. Most jobs take a second or two.
+constexpr milliseconds silence_max{10000};
+
+// Launcher and daemons inherit them. With fewer open files, or no room in files, some launchers neither start
+// anything nor end.
+Result<void> check_limits() {
+    rlimit files = {};
+    rlimit bytes = {};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    ::getrlimit(RLIMIT_FSIZE, &bytes);
+    if (files.rlim_max < open_files_min) {
+        return lacking("at most " + std::to_string(files.rlim_max) +
+                       " files may be open (ulimit -n): Copper and its launcher need " +
+                       std::to_string(open_files_min));
+    }
+    if (bytes.rlim_cur < file_bytes_min) {
+        return lacking("files may have at most " + std::to_string(bytes.rlim_cur) +
+                       " bytes (ulimit -f): Copper and its launcher need " + std::to_string(file_bytes_min));
+    }
+    files.rlim_cur = std::max(files.rlim_cur, open_files_min);
+    ::setrlimit(RLIMIT_NOFILE, &files);
+    return {};
+}
+
 // Finds reasons why the daemons would fail, before any is started.
 Result<void> check_this_node(const Plan& plan) {
     if (::access("/dev/fuse", F_OK) != 0) {
@@ -38,15 +66,18 @@ Result<void> check_this_node(const Plan& plan) {
             "/dev/fuse does not exist: load the kernel's module (modprobe fuse), or give the container the "
             "device (--device /dev/fuse)");
     }
+    if (auto enough = check_limits(); !enough) {
+        return enough;
+    }
     const auto launch = read_launch(plan.daemon.mount);
     if (launch && is_running(launch->process.pid, launch->process.started)) {
-        return failed(plan.daemon.mount + ": already launched, by process " +
-                      std::to_string(launch->process.pid) + " (end it with 'copper stop')");
+        return failed(already_served(
+            {.mount = plan.daemon.mount, .pid = launch->process.pid, .batch_job = launch->batch_job},
+            plan.daemon.batch_job));
     }
     for (const auto& mount : plan.mounts) {
         if (const auto live = find_live_instance(::getuid(), mount)) {
-            return failed(mount + ": already served by process " + std::to_string(live->pid) +
-                          " (end it with 'copper stop')");
+            return failed(already_served(*live, plan.daemon.batch_job));
         }
         const auto mounts = copper_mounts();
         if (std::any_of(mounts.begin(), mounts.end(),
@@ -78,48 +109,81 @@ Result<void> write_files(const Plan& plan) {
 LaunchRecord record_of(const Plan& plan, pid_t launcher) {
     return {.mount = plan.daemon.mount,
             .job = plan.daemon.job,
-            .batch_job = batch_job_id(),
+            .batch_job = plan.daemon.batch_job,
+            .launch = plan.daemon.launch,
             .process = {launcher, start_time_of(launcher)},
             .launcher = plan.launcher,
             .hosts = plan.placement.on_this_machine != 0 ? std::vector<std::string>() : plan.placement.hosts,
             .on_this_machine = plan.placement.on_this_machine};
 }
 
+// Nodes on which the daemon's program does not even start.
+std::vector<Trouble> look_for_troubles(const Plan& plan) {
+    if (plan.on_this_machine_only()) {
+        return {};
+    }
+    return troubles_on_hosts(plan.launcher, plan.placement.hosts, {plan.copperd, "--version"});
+}
+
 // Cleans up the launcher, this node, and all other nodes that can be reached.
-void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vector<std::string>& unreachable) {
+void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vector<Trouble>& troubles) {
     // A launcher may end before its daemons do.
     const auto daemons =
         plan.placement.on_this_machine != 0 ? session_of(launcher) : std::vector<ProcessName>();
     watch.end_launcher(launcher, launcher_patience);
+    keep_launch_log(plan.daemon.mount, plan.daemon.log_dir);
     for (const auto& daemon : daemons) {
         if (!wait_for_end(daemon, launcher_patience)) {
             end_process(daemon, milliseconds(0));
         }
     }
-    auto others = unreachable;
-    others.push_back(host_name());
+    std::vector<std::string> others = {host_name()};
+    for (const auto& trouble : troubles) {
+        others.push_back(trouble.host);
+    }
     const auto hosts = plan.placement.on_this_machine != 0 ? std::vector<std::string>()
                                                            : hosts_without(plan.placement.hosts, others);
-    const auto unclean =
-        run_on_hosts(plan.launcher, hosts, {own_program(), "stop", "--local", "--mount", plan.daemon.mount});
+    const auto unclean = run_on_hosts(
+        plan.launcher, hosts, clean_command({.mount = plan.daemon.mount, .launch = plan.daemon.launch}));
     for (const auto& host : unclean) {
         say("could not clean up on " + host + " (run 'copper stop --local' there)");
     }
-    for (const auto& problem : clean_own({.mount = plan.daemon.mount, .batch_job = {}}).problems) {
+    for (const auto& problem :
+         clean_own({.mount = plan.daemon.mount, .launch = plan.daemon.launch}).problems) {
         say(problem);
     }
 }
 
-Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const LaunchOutcome& outcome) {
-    std::vector<std::string> unreachable;
-    const bool several = plan.placement.on_this_machine == 0 && plan.launcher.family != Family::alone;
-    // With Slurm, the controller knows its nodes and reports their faults itself.
-    if (several && plan.launcher.family != Family::slurm && outcome.end != LaunchEnd::interrupted &&
-        !outcome.readiness) {
-        unreachable = unreachable_hosts(plan.launcher, plan.placement.hosts);
+std::map<std::string, std::string> daemons_environment() {
+    std::map<std::string, std::string> added = {{job_key_variable, JobKey::random().text()}};
+    const auto libraries = read_variable("LD_LIBRARY_PATH");
+    const auto conda = read_variable("CONDA_PREFIX");
+    if (libraries && conda) {
+        added["LD_LIBRARY_PATH"] = without_conda(*libraries, *conda);
     }
-    undo(watch, plan, launcher, unreachable);
-    return {exit_failed, explanation(outcome, plan, unreachable)};
+    return added;
+}
+
+std::set<std::string> variables_of_application(const std::vector<std::string>& kept) {
+    std::set<std::string> names;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        if (const auto name = text.substr(0, text.find('=')); is_for_application_only(name, kept)) {
+            names.emplace(name);
+        }
+    }
+    return names;
+}
+
+Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const LaunchOutcome& outcome,
+                std::vector<Trouble> troubles) {
+    // Slurm's controller knows its nodes and reports their faults itself.
+    if (troubles.empty() && outcome.end == LaunchEnd::ended && !outcome.readiness &&
+        plan.launcher.family != Family::slurm) {
+        troubles = look_for_troubles(plan);
+    }
+    undo(watch, plan, launcher, troubles);
+    return {exit_failed, explanation(outcome, plan, troubles)};
 }
 
 Result<void> start(const Plan& plan) {
@@ -137,7 +201,8 @@ Result<void> start(const Plan& plan) {
     // If the user asked for it, the daemons' standard error goes to this command's output.
     const int errors = plan.daemon.log_to_output ? STDOUT_FILENO : log->get();
     const auto launcher = spawn({.argv = plan.command,
-                                 .environment = {{job_key_variable, JobKey::random().text()}},
+                                 .environment = daemons_environment(),
+                                 .without = variables_of_application(plan.keep_env),
                                  .output = log->get(),
                                  .errors = errors,
                                  .own_session = true});
@@ -149,11 +214,22 @@ Result<void> start(const Plan& plan) {
         undo(*watch, plan, *launcher, {});
         return written;
     }
-    const auto outcome = watch->wait(*launcher, plan.daemon.ready_timeout + report_margin);
+    // Without one of them, the others wait in MPI_Init, and nobody reports anything.
+    const milliseconds patience = plan.daemon.ready_timeout + report_margin;
+    auto outcome = watch->wait(*launcher, std::min(silence_max, patience));
+    std::vector<Trouble> troubles;
+    if (outcome.end == LaunchEnd::timed_out) {
+        if (!outcome.readiness) {
+            troubles = look_for_troubles(plan);
+        }
+        if (troubles.empty()) {
+            outcome = watch->wait(*launcher, patience - std::min(silence_max, patience));
+        }
+    }
     const bool all = outcome.end == LaunchEnd::reported && outcome.readiness->everywhere() &&
                      outcome.readiness->nodes == plan.nodes();
     if (!all) {
-        return tl::make_unexpected(give_up(*watch, plan, *launcher, outcome));
+        return tl::make_unexpected(give_up(*watch, plan, *launcher, outcome, std::move(troubles)));
     }
     print_success(plan);
     return {};
@@ -201,6 +277,10 @@ Result<void> launch(const LaunchOptions& options) {
     for (const auto& warning : plan->daemon.warnings) {
         say("warning: " + warning);
     }
+    const auto lock = LaunchLock::take(plan->daemon.mount);
+    if (!lock) {
+        return tl::make_unexpected(lock.error());
+    }
     if (const auto checked = check_this_node(*plan); !checked) {
         return checked;
     }
@@ -216,7 +296,8 @@ void add_launch(CLI::App& app, Action& action) {
     auto options = std::make_shared<LaunchOptions>();
     auto* command =
         app.add_subcommand("launch", "Start one daemon per node; returns 0 only when every node serves");
-    add_option_flags(*command, options->flags, {"local", "run-everywhere", "require-key", "ready-timeout"});
+    add_option_flags(*command, options->flags,
+                     {"local", "run-everywhere", "require-key", "ready-timeout", "batch-job", "launch"});
     command
         ->add_option("--ready-timeout", options->flags["ready-timeout"],
                      "Time for all nodes to start serving (default 120)")
@@ -231,12 +312,19 @@ void add_launch(CLI::App& app, Action& action) {
     command
         ->add_option("--launcher", options->launcher,
                      "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
-        ->type_name("auto|mpirun|mpiexec|srun|none");
+        ->type_name("auto|mpirun|mpiexec|PATH|srun|none");
     command
         ->add_option("--prefetch", options->prefetch,
                      "Then read this path ahead, with everything below it; launch does not wait for that")
         ->type_name("PATH")
         ->take_all();
+    command
+        ->add_option(
+            "--keep-env", options->keep_env,
+            "Pass this variable on to the daemons, which do not get those for the application: LD_PRELOAD, "
+            "MPICH_GPU_SUPPORT_ENABLED, OMPI_MCA_*, PRTE_MCA_*, UCX_*. Repeatable")
+        ->type_name("NAME")
+        ->allow_extra_args(false);
     command->add_flag("--dry-run", options->dry_run, "Print the command without running it");
     command->callback([options, &action] {
         if (options->flags["ready-timeout"].empty()) {

@@ -4,8 +4,10 @@
 
 #include <charconv>
 #include <filesystem>
+#include <sstream>
 
 #include "base/host_name.hpp"
+#include "base/job_key.hpp"
 #include "base/processes.hpp"
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
@@ -20,6 +22,7 @@ namespace copper::cli {
 namespace {
 
 constexpr std::uint32_t local_nodes_max = 256;
+constexpr std::size_t launch_id_digits = 16;
 // The kernel limits a command and its environment (128 KiB per argument, 2 MiB altogether).
 constexpr std::size_t hosts_in_records_max = 64;
 
@@ -59,6 +62,22 @@ Result<std::string> find_daemon() {
                    ", nor in PATH (install Copper on all nodes)");
 }
 
+std::vector<std::string> kept_variables(const LaunchOptions& options, const Sources& sources) {
+    if (!options.keep_env.empty()) {
+        return options.keep_env;
+    }
+    std::vector<std::string> names;
+    if (const auto found = sources.by_name.find("keep-env"); found != sources.by_name.end()) {
+        for (const auto& text : found->second.texts) {  // a variable holds several, separated by colons
+            std::istringstream parts(text);
+            for (std::string name; std::getline(parts, name, ':');) {
+                names.push_back(name);
+            }
+        }
+    }
+    return names;
+}
+
 Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Plan& plan) {
     const auto local = setting(options.local, sources, "local", "");
     LauncherChoice choice{.name = setting(options.launcher, sources, "launcher", "auto"),
@@ -90,6 +109,7 @@ Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Pl
         return tl::make_unexpected(launcher.error());
     }
     plan.launcher = std::move(*launcher);
+    plan.keep_env = kept_variables(options, sources);
     return {};
 }
 
@@ -155,6 +175,7 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     }
     plan.daemon = std::move(*daemon);
     plan.daemon.local = local;
+    plan.daemon.launch = JobKey::random().text().substr(0, launch_id_digits);
     plan.daemon.profile = profile_of(plan.daemon);
     // Otherwise each daemon checks its own node.
     if (plan.on_this_machine_only()) {
@@ -167,15 +188,16 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     if (plan.placement.on_this_machine == 0 && plan.nodes() > hosts_on_command_line_max) {
         plan.placement.host_file = files.hosts;
     }
-    plan.log = plan.daemon.log_dir.empty() ? files.log : plan.daemon.log_dir + "/launch.log";
+    plan.log = files.log;
     plan_way_back(plan);
-    const auto copperd = find_daemon();
+    auto copperd = find_daemon();
     if (!copperd) {
         return tl::make_unexpected(copperd.error());
     }
+    plan.copperd = std::move(*copperd);
     plan.daemon.require_key = true;
     auto command = to_flags(plan.daemon);
-    command.insert(command.begin(), *copperd);
+    command.insert(command.begin(), plan.copperd);
     plan.command = launch_command(plan.launcher, plan.placement, command, {job_key_variable});
     return plan;
 }

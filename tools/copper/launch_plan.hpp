@@ -15,6 +15,7 @@ struct LaunchOptions {
     std::string config;
     std::string nodes_from, launcher, local;
     std::vector<std::string> prefetch;  // paths
+    std::vector<std::string> keep_env;  // variables
     bool dry_run = false;
 };
 
@@ -23,8 +24,10 @@ struct Plan {
     Launcher launcher;
     Placement placement;
     std::vector<std::string> mounts;  // on this machine
+    std::string copperd;              // the program
     std::vector<std::string> command;
     std::string log;
+    std::vector<std::string> keep_env;
 
     std::size_t nodes() const {
         return placement.on_this_machine != 0 ? placement.on_this_machine : placement.hosts.size();

@@ -1,6 +1,7 @@
 #include "tools/copper/launch_record.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ namespace {
 constexpr const char* record_prefix = "launch-";
 constexpr const char* record_suffix = ".json";
 constexpr int open_attempts_max = 8;
+constexpr std::size_t log_bytes_max = 64U << 20;
 constexpr std::size_t record_bytes_max = 16U << 20;  // it names up to a million hosts
 
 Family family_named(const std::string& name) {
@@ -37,11 +39,12 @@ nlohmann::json to_json(const LaunchRecord& record) {
     return {{"mount", record.mount},
             {"job", record.job},
             {"batch_job", record.batch_job},
+            {"launch", record.launch},
             {"pid", record.process.pid},
             {"started", record.process.started},
             {"family", name_of(launcher.family)},
             {"program", launcher.program},
-            {"pmix", launcher.pmix},
+            {"mpi_plugin", launcher.mpi_plugin},
             {"as_root", launcher.as_root},
             {"has_library_path", launcher.has_library_path},
             {"extra", launcher.extra},
@@ -54,11 +57,12 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("mount").get_to(record.mount);
     json.at("job").get_to(record.job);
     json.at("batch_job").get_to(record.batch_job);
+    record.launch = json.value("launch", "");
     record.process.pid = whole_number<pid_t>(json.at("pid"));
     record.process.started = whole_number<std::uint64_t>(json.at("started"));
     record.launcher.family = family_named(json.at("family").get<std::string>());
     json.at("program").get_to(record.launcher.program);
-    json.at("pmix").get_to(record.launcher.pmix);
+    record.launcher.mpi_plugin = json.value("mpi_plugin", "");
     json.at("as_root").get_to(record.launcher.as_root);
     json.at("has_library_path").get_to(record.launcher.has_library_path);
     json.at("extra").get_to(record.launcher.extra);
@@ -75,7 +79,10 @@ std::optional<LaunchRecord> read_record(const std::string& path) {
 LaunchFiles files_in(const std::string& directory, const std::string& mount) {
     const auto hash = std::filesystem::path(instance_directory(::geteuid(), mount)).filename().string();
     const auto stem = directory + "/" + record_prefix + hash;
-    return {.record = stem + record_suffix, .log = stem + ".log", .hosts = stem + ".hosts"};
+    return {.record = stem + record_suffix,
+            .log = stem + ".log",
+            .hosts = stem + ".hosts",
+            .lock = stem + ".lock"};
 }
 
 }  // namespace
@@ -131,6 +138,42 @@ void remove_launch(const std::string& mount) {
         for (const auto& path : {files.record, files.log, files.hosts}) {
             ::unlink(path.c_str());
         }
+    }
+}
+
+void keep_launch_log(const std::string& mount, const std::string& log_dir) {
+    const auto text = read_regular_file(AT_FDCWD, launch_files(mount).log, log_bytes_max);
+    if (log_dir.empty() || !text) {
+        return;
+    }
+    if (const auto written = write_file(log_dir + "/launch.log", *text); !written) {
+        say("warning: the launcher's output is lost: " + written.error().reason);
+    }
+}
+
+Result<LaunchLock> LaunchLock::take(const std::string& mount) {
+    const auto path = launch_files(mount).lock;
+    for (int attempt = 0; attempt < open_attempts_max; ++attempt) {
+        auto fd = open_own_file(AT_FDCWD, path, 0600);
+        if (!fd) {
+            return failed(fd.error());
+        }
+        if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
+            break;
+        }
+        struct stat held = {};
+        struct stat named = {};
+        if (::fstat(fd->get(), &held) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+            held.st_ino == named.st_ino) {
+            return LaunchLock(path, std::move(*fd));
+        }  // else its last holder has just removed it
+    }
+    return failed(mount + ": another 'copper launch' is starting it");
+}
+
+LaunchLock::~LaunchLock() {
+    if (fd_) {
+        ::unlink(path_.c_str());
     }
 }
 

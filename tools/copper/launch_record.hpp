@@ -18,6 +18,7 @@ struct LaunchRecord {
     std::string mount;
     std::string job;
     std::string batch_job;
+    std::string launch;   // as in InstanceRecord
     ProcessName process;  // the launcher, which leads a process group; without a launcher, the daemon itself
     Launcher launcher;
     std::vector<std::string> hosts;     // empty if all nodes are on this machine
@@ -29,7 +30,7 @@ std::string to_text(const LaunchRecord& record);
 std::optional<LaunchRecord> parse_launch_record(std::string_view text);
 
 struct LaunchFiles {
-    std::string record, log, hosts;
+    std::string record, log, hosts, lock;
 };
 // All these functions are for this process's user, on this node.
 LaunchFiles launch_files(const std::string& mount);
@@ -38,6 +39,27 @@ std::optional<LaunchRecord> read_launch(const std::string& mount);
 Result<void> write_launch(const LaunchRecord& record);
 // Removes all three files. The directory stays.
 void remove_launch(const std::string& mount);
+
+// Copies the launcher's output to launch.log in `log_dir`, unless that is empty. The launcher itself writes
+// to this node's own disk: a shared one may be full or slow, and `copper launch` reads there which nodes are
+// ready.
+void keep_launch_log(const std::string& mount, const std::string& log_dir);
+
+// One launch of a mount at a time on this node: held from its first look at what is there until its daemons
+// serve. REQUIRES: the user's private_directory() exists.
+class LaunchLock {
+  public:
+    // Fails if another process holds it.
+    static Result<LaunchLock> take(const std::string& mount);
+    LaunchLock(LaunchLock&& other) noexcept = default;
+    LaunchLock& operator=(LaunchLock&&) = delete;
+    ~LaunchLock();
+
+  private:
+    LaunchLock(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+    std::string path_;
+    UniqueFd fd_;
+};
 
 // In the user's private_directory(), for caches that programs write (environment.hpp). Programs make it;
 // `copper stop` removes it.

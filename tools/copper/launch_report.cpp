@@ -17,10 +17,10 @@ std::string counted(const LaunchOutcome& outcome, const Plan& plan) {
 }
 
 // What went wrong, by node.
-std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector<std::string>& unreachable) {
+std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector<Trouble>& troubles) {
     std::vector<std::string> lines;
-    for (const auto& host : unreachable) {
-        lines.push_back(host + ": cannot be reached");
+    for (const auto& trouble : troubles) {
+        lines.push_back(trouble.host + ": copperd cannot be started there: " + trouble.reason);
     }
     if (outcome.readiness) {
         for (const auto& node : outcome.readiness->failed) {
@@ -62,8 +62,8 @@ std::string cache_size(const Plan& plan) {
 }  // namespace
 
 std::string explanation(const LaunchOutcome& outcome, const Plan& plan,
-                        const std::vector<std::string>& unreachable) {
-    const auto lines = reasons(outcome, unreachable);
+                        const std::vector<Trouble>& troubles) {
+    const auto lines = reasons(outcome, troubles);
     const bool blamed = !lines.empty() && outcome.end != LaunchEnd::interrupted;
     std::string text = blamed ? lines.front() : general_reason(outcome, plan);
     if (blamed && lines.size() > 1) {

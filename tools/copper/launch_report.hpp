@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
 #include "tools/copper/launch_watch.hpp"
 
@@ -11,8 +12,7 @@ namespace copper::cli {
 
 // Why the launch failed. The first line says everything. The details follow, with the output of daemons and
 // launcher.
-std::string explanation(const LaunchOutcome& outcome, const Plan& plan,
-                        const std::vector<std::string>& unreachable);
+std::string explanation(const LaunchOutcome& outcome, const Plan& plan, const std::vector<Trouble>& troubles);
 
 void print_success(const Plan& plan);
 

@@ -1,8 +1,11 @@
 #include "tools/copper/launcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <span>
 
+#include "base/path.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -13,14 +16,6 @@ using Words = std::vector<std::string>;
 
 void append(Words& words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
-}
-
-std::string joined(const Words& words) {
-    std::string text;
-    for (const auto& word : words) {
-        text += (text.empty() ? "" : ",") + word;
-    }
-    return text;
 }
 
 std::string count_of(const Placement& placement) {
@@ -34,7 +29,7 @@ Words host_options(const Placement& placement, const std::string& list, const st
         return {};
     }
     if (placement.host_file.empty()) {
-        return {list, joined(placement.hosts)};
+        return {list, joined(placement.hosts, ",")};
     }
     return {file, placement.host_file};
 }
@@ -82,7 +77,7 @@ Words hydra_on_this_machine(const Placement& placement) {
     for (std::uint32_t node = 1; node <= placement.on_this_machine; ++node) {
         addresses.push_back("127.0." + std::to_string(node / 256) + "." + std::to_string(node % 256));
     }
-    return {"-launcher", "fork", "-hosts", joined(addresses), "-ppn", "1"};
+    return {"-launcher", "fork", "-hosts", joined(addresses, ","), "-ppn", "1"};
 }
 
 Words hydra(const Launcher& launcher, const Placement& placement) {
@@ -106,14 +101,14 @@ Words slurm(const Launcher& launcher, const Placement& placement) {
                       ? Words{"--nodes=1", "--ntasks=" + count}
                       : Words{"--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1"};
     if (placement.on_this_machine == 0) {
-        words.push_back(placement.host_file.empty() ? "--nodelist=" + joined(placement.hosts)
+        words.push_back(placement.host_file.empty() ? "--nodelist=" + joined(placement.hosts, ",")
                                                     : "--nodelist=" + placement.host_file);
     }
     // Copper shares the processors with the job's own steps. A lost process or node must end neither the step
     // nor the job, and neither must the time limit after the first exit (--wait).
     append(words, {"--overlap", "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0"});
-    if (launcher.pmix) {
-        words.emplace_back("--mpi=pmix");
+    if (!launcher.mpi_plugin.empty()) {
+        words.push_back("--mpi=" + launcher.mpi_plugin);
     }
     return words;
 }
@@ -185,6 +180,50 @@ const char* name_of(Family family) {
     return "unknown";
 }
 
+Mpi built_with() {
+    const std::string_view name = COPPER_BUILT_WITH;
+    return name == name_of(Mpi::open_mpi) ? Mpi::open_mpi
+           : name == name_of(Mpi::mpich)  ? Mpi::mpich
+                                          : Mpi::unknown;
+}
+
+const char* name_of(Mpi mpi) {
+    return mpi == Mpi::open_mpi ? "Open MPI" : mpi == Mpi::mpich ? "MPICH" : "an unknown MPI";
+}
+
+bool can_start(Family family, Mpi mpi) {
+    switch (family) {
+        case Family::open_mpi_4:
+        case Family::open_mpi_5:
+            return mpi != Mpi::mpich;
+        case Family::hydra:
+        case Family::intel:
+        case Family::pals:
+            return mpi != Mpi::open_mpi;
+        case Family::alone:
+        case Family::slurm:
+        case Family::unknown:
+            break;
+    }
+    return true;
+}
+
+std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_default) {
+    static constexpr std::array of_open_mpi = {"pmix"};
+    static constexpr std::array of_mpich = {"pmi2", "pmix", "cray_shasta"};
+    const auto wanted = mpi == Mpi::open_mpi ? std::span<const char* const>(of_open_mpi)
+                        : mpi == Mpi::mpich  ? std::span<const char* const>(of_mpich)
+                                             : std::span<const char* const>();
+    // "pmix_v4" is a version of "pmix".
+    if (std::any_of(wanted.begin(), wanted.end(),
+                    [&](auto name) { return site_default.starts_with(name); })) {
+        return {};
+    }
+    const auto found = std::find_if(wanted.begin(), wanted.end(),
+                                    [&](auto name) { return listed.find(name) != std::string_view::npos; });
+    return found != wanted.end() ? *found : std::string();
+}
+
 std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables) {
@@ -205,7 +244,7 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
             append(words, {"--np", count_of(placement)});
             append(words, host_options(placement, "--hosts", "--hostfile"));
             append(words, placement.on_this_machine != 0 ? Words{} : Words{"--ppn", "1"});
-            append(words, {"--cpu-bind", "none"});
+            append(words, {"--cpu-bind", "none", "--no-abort-on-failure"});
             break;
         case Family::slurm:
             append(words, slurm(launcher, placement));
@@ -222,10 +261,32 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
     return words;
 }
 
+bool is_for_application_only(std::string_view variable, const std::vector<std::string>& kept) {
+    static constexpr std::array<std::string_view, 2> names = {"LD_PRELOAD", "MPICH_GPU_SUPPORT_ENABLED"};
+    static constexpr std::array<std::string_view, 3> prefixes = {"OMPI_MCA_", "PRTE_MCA_", "UCX_"};
+    return std::find(kept.begin(), kept.end(), variable) == kept.end() &&
+           (std::find(names.begin(), names.end(), variable) != names.end() ||
+            std::any_of(prefixes.begin(), prefixes.end(),
+                        [&](auto prefix) { return variable.starts_with(prefix); }));
+}
+
+std::string without_conda(std::string_view library_path, std::string_view conda_prefix) {
+    std::vector<std::string_view> kept;
+    while (!library_path.empty()) {
+        const auto end = std::min(library_path.find(':'), library_path.size());
+        const auto part = library_path.substr(0, end);
+        if (conda_prefix.empty() || !is_within(part, conda_prefix)) {
+            kept.push_back(part);
+        }
+        library_path.remove_prefix(std::min(end + 1, library_path.size()));
+    }
+    return joined(kept, ":");
+}
+
 std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts) {
     Words words = {launcher.program};
     if (const char* option = list_option(launcher.family); option != nullptr && !hosts.empty()) {
-        append(words, {option, joined(hosts)});
+        append(words, {option, joined(hosts, ",")});
     }
     return words;
 }

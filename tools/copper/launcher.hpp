@@ -24,11 +24,22 @@ enum class Family {
 Family family_of(std::string_view version_text);
 const char* name_of(Family family);
 
+// The libraries that speak with different launchers. MPICH has relatives: Intel MPI, Cray MPICH.
+enum class Mpi { open_mpi, mpich, unknown };
+// What copperd is built with.
+Mpi built_with();
+const char* name_of(Mpi mpi);
+// False if processes with this library would not find each other. True if that is unknown.
+bool can_start(Family family, Mpi mpi);
+// srun's --mpi for this library; empty: the site's default, which is right wherever it can be. `listed`: the
+// output of `srun --mpi=list`. `site_default`: MpiDefault of slurm.conf(5), or SLURM_MPI_TYPE.
+std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_default);
+
 struct Launcher {
     Family family = Family::alone;
-    std::string program;   // as it is called: "mpirun"
-    bool pmix = false;     // srun: the site has the PMIx plugin
-    bool as_root = false;  // Open MPI must be told that running as root is intended
+    std::string program;          // as it is called: "mpirun"
+    std::string mpi_plugin = {};  // srun's --mpi; empty: the site's default
+    bool as_root = false;         // Open MPI must be told that running as root is intended
     // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library.
     bool has_library_path = false;
     std::vector<std::string> extra;  // COPPER_LAUNCHER_ARGS
@@ -51,6 +62,13 @@ inline constexpr std::size_t hosts_on_command_line_max = 256;
 std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables = {});
+
+// Whether a variable is for the MPI of the application, or changes what any program does, so that the daemons
+// must not get it. `kept`: names that the user wants to pass on.
+bool is_for_application_only(std::string_view variable, const std::vector<std::string>& kept);
+// A list of library directories without those of the active conda environment, which may hold another libfuse
+// or MPI.
+std::string without_conda(std::string_view library_path, std::string_view conda_prefix);
 
 // The words in front of a program that a user starts on all of these hosts, or on one of them. Without hosts,
 // on all that the launcher finds in its batch job.

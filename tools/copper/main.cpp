@@ -1,9 +1,15 @@
 // `copper`: launches, stops and asks the daemons (daemon/). It talks to them only through the control
 // protocol.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "daemon/control/version.hpp"
+#include "tools/copper/cleanup.hpp"
 #include "tools/copper/common.hpp"
+#include "tools/copper/environment.hpp"
+#include "tools/copper/everywhere.hpp"
 
 namespace {
 
@@ -18,11 +24,23 @@ int report(const CLI::App& app, const Failure& failure) {
     return failure.exit_code;
 }
 
+// PATH may lead into the mirror (`copper env`). A program must not run out of what it is about to end.
+void leave_mirror(char** argv) {
+    const auto program = own_program();
+    for (const auto& mount : copper_mounts()) {
+        if (const auto original = out_of_mirror(mount.point, program)) {
+            ::execv(original->c_str(), argv);  // if it fails, go on from the mirror
+            return;
+        }
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    leave_mirror(argv);
     CLI::App app("Copper: reads a parallel filesystem on one node and broadcasts it to all", "copper");
-    app.set_version_flag("--version", std::string("copper ") + COPPER_VERSION);
+    app.set_version_flag("--version", copper::version_text("copper"));
     app.require_subcommand(1);
     Action action;
     for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run,

@@ -75,10 +75,25 @@ Result<Launcher> mpi_launcher(const std::string& program) {
     }
     return Launcher{.family = family_of(version->text),
                     .program = program,
-                    .pmix = false,
+                    .mpi_plugin = {},
                     .as_root = ::geteuid() == 0,
                     .has_library_path = is_set("LD_LIBRARY_PATH"),
                     .extra = {}};
+}
+
+std::string default_plugin() {
+    if (is_set("SLURM_MPI_TYPE")) {
+        return std::getenv("SLURM_MPI_TYPE");
+    }
+    const auto config = capture({"scontrol", "show", "config"}, question_patience);
+    std::istringstream lines(config ? config->text : std::string());
+    for (std::string name, equals, value; lines >> name;) {
+        if (name == "MpiDefault" && lines >> equals >> value) {
+            return value;
+        }
+        std::getline(lines, value);
+    }
+    return {};
 }
 
 Result<Launcher> slurm_launcher() {
@@ -86,20 +101,41 @@ Result<Launcher> slurm_launcher() {
     if (!plugins) {
         return lacking("launcher " + plugins.error().reason + package_hint);
     }
-    Launcher launcher{.family = Family::slurm, .program = "srun", .pmix = false, .extra = {}};
-    launcher.pmix = plugins->text.find("pmix") != std::string::npos;
-    return launcher;
+    return Launcher{.family = Family::slurm,
+                    .program = "srun",
+                    .mpi_plugin = mpi_plugin(built_with(), plugins->text, default_plugin()),
+                    .extra = {}};
+}
+
+tl::unexpected<Failure> wrong_mpi(const Launcher& launcher) {
+    return lacking(launcher.program + " (" + name_of(launcher.family) +
+                   ") cannot start copperd, which is built with " + name_of(built_with()) +
+                   ": load the module of that MPI, or give the path of its launcher with --launcher");
 }
 
 Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (!choice.one_machine && is_set("SLURM_JOB_ID") && find_program("srun")) {
         return slurm_launcher();
     }
-    // mpirun and mpiexec of one directory belong together; prefer the better known name.
+    // mpirun and mpiexec of one directory belong together; prefer the better known name. But conda's mpirun
+    // may come before the mpiexec of the machine.
+    std::optional<Launcher> chosen;
     for (const char* program : {"mpirun", "mpiexec"}) {
-        if (find_program(program)) {
-            return mpi_launcher(program);
+        if (!find_program(program)) {
+            continue;
         }
+        auto launcher = mpi_launcher(program);
+        if (!launcher) {
+            return launcher;
+        }
+        const bool fits = can_start(launcher->family, built_with());
+        if (!chosen ||
+            (fits && (launcher->family == Family::pals || !can_start(chosen->family, built_with())))) {
+            chosen = std::move(*launcher);
+        }
+    }
+    if (chosen) {
+        return std::move(*chosen);
     }
     return lacking("no launcher found: neither mpirun, mpiexec nor (in a Slurm job) srun is in PATH" +
                    package_hint);
@@ -112,7 +148,7 @@ Result<Launcher> named(const LauncherChoice& choice) {
     if (choice.name == "auto") {
         return chosen_automatically(choice);
     }
-    if (choice.name == "mpirun" || choice.name == "mpiexec") {
+    if (choice.name == "mpirun" || choice.name == "mpiexec" || choice.name.find('/') != std::string::npos) {
         return mpi_launcher(choice.name);
     }
     if (choice.name == "srun") {
@@ -121,7 +157,8 @@ Result<Launcher> named(const LauncherChoice& choice) {
     if (choice.name == "flux" || choice.name == "pdsh") {
         return not_yet("--launcher " + choice.name);
     }
-    return misused("--launcher " + choice.name + ": must be auto, mpirun, mpiexec, srun or none");
+    return misused("--launcher " + choice.name +
+                   ": must be auto, mpirun, mpiexec, the path of one, srun or none");
 }
 
 }  // namespace
@@ -146,6 +183,9 @@ Result<Launcher> find_launcher(const LauncherChoice& choice) {
     auto launcher = named(choice);
     if (!launcher) {
         return launcher;
+    }
+    if (!can_start(launcher->family, built_with())) {
+        return wrong_mpi(*launcher);
     }
     auto extra = split_words(choice.arguments);
     if (!extra) {

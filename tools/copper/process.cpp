@@ -37,11 +37,13 @@ int remaining_ms(Clock::time_point deadline) {
 // allocate.
 class Image {
   public:
-    Image(std::vector<std::string> argv, const std::map<std::string, std::string>& added)
+    Image(std::vector<std::string> argv, const std::map<std::string, std::string>& added,
+          const std::set<std::string>& without)
         : argv_(std::move(argv)) {
         for (char** entry = environ; *entry != nullptr; ++entry) {
             const std::string text = *entry;
-            if (!added.contains(text.substr(0, text.find('=')))) {
+            const auto name = text.substr(0, text.find('='));
+            if (!added.contains(name) && !without.contains(name)) {
                 environment_.push_back(text);
             }
         }
@@ -151,7 +153,7 @@ Result<pid_t> spawn(const SpawnRequest& request) {
     }
     const UniqueFd report_read(ends[0]);
     UniqueFd report_write(ends[1]);
-    Image image(request.argv, request.environment);
+    Image image(request.argv, request.environment, request.without);
     const pid_t pid = ::fork();
     if (pid < 0) {
         return failed("fork: " + error_text());

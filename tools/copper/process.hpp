@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace copper::cli {
 struct SpawnRequest {
     std::vector<std::string> argv;
     std::map<std::string, std::string> environment;  // added to this process's own
+    std::set<std::string> without = {};              // variables of this process that it does not get
     int output = -1;                                 // for standard output; -1: that of this process
     int errors = -1;                                 // for standard error; -1: that of this process
     bool own_session = false;                        // leads its own session and process group (setsid(2))

@@ -10,6 +10,7 @@
 
 #include "base/host_name.hpp"
 #include "daemon/control/metrics.hpp"
+#include "daemon/control/option_defaults.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
@@ -36,6 +37,7 @@ struct StopOptions {
     bool local = false;
     std::string user;
     std::string batch_job;
+    std::string launch;
 };
 
 std::string number(const nlohmann::json& totals, const char* group, const char* name) {
@@ -96,9 +98,10 @@ Result<uid_t> user_named(const std::string& name) {
 }
 
 Result<void> stop_this_node(const StopOptions& options) {
-    CleanScope scope;
-    if (!options.batch_job.empty()) {
-        scope.batch_job = options.batch_job;
+    CleanScope scope{.launch = options.launch};
+    if (const auto job = options.batch_job.empty() ? batch_job_id() : options.batch_job;
+        !job.empty() && job != any_job) {
+        scope.batch_job = job;
     }
     if (!options.mount.empty()) {
         const auto mount = mount_named(options.mount);
@@ -136,11 +139,10 @@ std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::opt
 
 // Returns the nodes that could not be cleaned. On the node of the launch, only the silent nodes need
 // cleaning. On another node, all do: one of them has the launch record, and this node does not know which.
-std::vector<std::string> clean_other_nodes(const std::string& mount,
-                                           const std::optional<LaunchRecord>& launch,
+std::vector<std::string> clean_other_nodes(const CleanScope& scope, const std::optional<LaunchRecord>& launch,
                                            const std::vector<Found>& found,
                                            const std::optional<ControlReply>& reply) {
-    const std::vector<std::string> command = {own_program(), "stop", "--local", "--mount", mount};
+    const auto command = clean_command(scope);
     if (launch) {
         return run_on_hosts(launch->launcher, silent_hosts(*launch, reply), command);
     }
@@ -149,7 +151,7 @@ std::vector<std::string> clean_other_nodes(const std::string& mount,
     }
     auto everywhere = found.front().record.run_everywhere;
     everywhere.insert(everywhere.end(), command.begin(), command.end());
-    const auto output = capture(everywhere, host_patience);
+    const auto output = capture(everywhere, hosts_patience);
     const bool clean = output && succeeded(*output);
     return clean ? std::vector<std::string>() : std::vector<std::string>{"all other nodes"};
 }
@@ -209,16 +211,38 @@ Result<void> stop_job(const StopOptions& options) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
-    const auto found = instances_named(*mount, ::getuid());
-    const auto launch = read_launch(*mount);
+    auto found = instances_named(*mount, ::getuid());
+    auto launch = read_launch(*mount);
+    // Jobs of one user may share a node.
+    std::string other_job;
+    const auto is_of_other_job = [&other_job, own = batch_job_id()](const std::string& job) {
+        const bool is_other = !own.empty() && !job.empty() && job != own;
+        other_job = is_other ? job : other_job;
+        return is_other;
+    };
+    if (launch && is_of_other_job(launch->batch_job)) {
+        launch.reset();
+    }
+    std::erase_if(found, [&](const Found& one) { return is_of_other_job(one.record.batch_job); });
+    if (found.empty() && !launch && !other_job.empty()) {
+        return failed(*mount + " is the mirror of job " + other_job + ": end it there");
+    }
+    CleanScope scope{.mount = *mount};
+    scope.launch = launch ? launch->launch : found.empty() ? std::string() : found.front().record.launch;
+    std::erase_if(found, [&](const Found& one) {
+        return !scope.launch.empty() && !one.record.launch.empty() && one.record.launch != scope.launch;
+    });
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
     const auto reply = alive != 0 ? ask_to_stop(*mount, found.front().record.log_dir,
                                                 all ? stop_patience : short_stop_patience)
                                   : std::nullopt;
-    const auto unclean = clean_other_nodes(*mount, launch, found, reply);
+    const auto unclean = clean_other_nodes(scope, launch, found, reply);
     wait_for_ends(found, launch, reply);
-    const auto report = clean_own({.mount = *mount, .batch_job = {}});
+    if (!found.empty()) {
+        keep_launch_log(*mount, found.front().record.log_dir);
+    }
+    const auto report = clean_own(scope);
     if (found.empty() && !launch && report.done.empty() && report.problems.empty()) {
         std::cout << "nothing serves " << *mount << " on this node\n";
         return {};
@@ -247,9 +271,11 @@ void add_stop(CLI::App& app, Action& action) {
         ->needs(local);
     command
         ->add_option("--batch-job", options->batch_job,
-                     "With --local: spare live instances that name another batch job than this one")
+                     "With --local: spare live instances of other batch jobs than this one (default: the job "
+                     "that this runs in; any: spare none)")
         ->type_name("ID")
         ->needs(local);
+    command->add_option("--launch", options->launch)->group("")->needs(local);
     command->callback([options, &action] {
         action = [options] { return options->local ? stop_this_node(*options) : stop_job(*options); };
     });
