@@ -54,6 +54,9 @@ tl::expected<std::uint64_t, std::string> parse_size(std::string_view text) {
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    if (suffix.size() == 3 && suffix.ends_with("iB")) {
+        suffix = suffix.substr(0, 1);
+    }
     static constexpr std::string_view suffixes = "KMGT";
     constexpr unsigned bits_per_suffix = 10;
     const auto at = suffix.size() == 1
@@ -64,7 +67,8 @@ tl::expected<std::uint64_t, std::string> parse_size(std::string_view text) {
     const unsigned shift = suffix.empty() ? 0 : bits_per_suffix * (static_cast<unsigned>(at) + 1);
     if (!sound || (shift != 0 && value > (~0ULL >> shift))) {
         return wrong(in_quotes(text) +
-                     " is not a size; sizes are numbers of bytes, with K, M, G or T for powers of 1024");
+                     " is not a size; sizes are numbers of bytes, with K, M, G or T (or KiB, MiB, ...) for "
+                     "powers of 1024");
     }
     return value << shift;
 }

@@ -15,6 +15,17 @@ TEST(ShellQuote, LeavesPlainWordsAndQuotesOthers) {
     EXPECT_EQ(shell_quote("~/x"), "'~/x'");
 }
 
+TEST(Nearest, IsASlipOfThePen) {
+    const std::vector<std::string> known = {"--tree", "--deadline", "launch", "stop"};
+    EXPECT_EQ(nearest("--trees", known), "--tree");
+    EXPECT_EQ(nearest("--daedline", known), "--deadline");
+    EXPECT_EQ(nearest("lauch", known), "launch");
+    EXPECT_EQ(nearest("step", known), "stop");
+    EXPECT_EQ(nearest("--prefix", known), std::nullopt);
+    EXPECT_EQ(nearest("st", known), std::nullopt);
+    EXPECT_EQ(nearest("", known), std::nullopt);
+}
+
 TEST(SplitWords, ReadsWhatQuoteWrites) {
     const std::vector<std::string> words = {"--mca", "a b", "it's", "", "$x", "back\\slash", "new\nline"};
     EXPECT_EQ(split_words(shell_quote(words)), words);

@@ -117,7 +117,8 @@ TEST_F(OptionsTest, Sizes) {
     EXPECT_EQ(parse_size("3k"), 3072U);
     EXPECT_EQ(parse_size("2G"), 2ULL << 30);
     EXPECT_EQ(parse_size("1T"), 1ULL << 40);
-    for (const char* text : {"", "K", "-1", "1.5G", "1GB", "1 G", "99999999999999999999", "99999999999T"}) {
+    EXPECT_EQ(parse_size("128MiB"), 128ULL << 20);
+    for (const char* text : {"", "K", "-1", "1.5G", "1GB", "1iB", "MiB", "1Mib", "1 G", "99999999999999999999", "99999999999T"}) {
         EXPECT_FALSE(parse_size(text)) << text;
     }
     EXPECT_NE(error_of({{"cache-bytes", {"1M"}}}).find("too small"), std::string::npos);
@@ -235,6 +236,8 @@ TEST_F(OptionsTest, FlagsResolveToTheSame) {
                                         {"compress", {"lz4"}},
                                         {"log-dir", {"/tmp/logs"}},
                                         {"create-mount", {"true"}},
+                                        {"batch-job", {"17.server"}},
+                                        {"launch", {"5eed"}},
                                         {"run-everywhere", {"srun", "-N4"}}},
                                        std::nullopt);
     ASSERT_TRUE(first) << first.error();

@@ -1,7 +1,9 @@
 #include "tools/copper/words.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 namespace copper::cli {
 
@@ -10,6 +12,20 @@ namespace {
 bool is_plain(char c) {
     const bool letter_or_digit = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     return letter_or_digit || std::string_view("%+,-./:=@_").find(c) != std::string_view::npos;
+}
+
+// Levenshtein's: insertions, deletions and substitutions.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i);
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const auto substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, substituted}));
+        }
+    }
+    return row.back();
 }
 
 }  // namespace
@@ -35,6 +51,19 @@ std::string shell_quote(const std::vector<std::string>& words) {
         line += (line.empty() ? "" : " ") + shell_quote(word);
     }
     return line;
+}
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+    constexpr std::size_t slips_max = 2;
+    std::optional<std::string> found;
+    std::size_t fewest = std::min(slips_max + 1, word.size() / 2);
+    for (const auto& each : known) {
+        if (const auto slips = edit_distance(word, each); slips < fewest) {
+            fewest = slips;
+            found = each;
+        }
+    }
+    return found;
 }
 
 tl::expected<std::vector<std::string>, std::string> split_words(std::string_view text) {

@@ -1,6 +1,7 @@
 // Quotes and splits text like a shell, without a shell.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,10 @@ std::string joined(const Words& words, std::string_view separator) {
     }
     return text;
 }
+
+// The one of `known` that `word` is most likely a slip of the pen for: at most two letters wrong, missing,
+// too many, and not half of the word.
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 
 // Splits at blanks. Understands '...', "..." and \ like a POSIX shell, but expands nothing. The error names
 // the open quote.
