@@ -1,8 +1,12 @@
 // Texts of batch systems, users and the kernel. The first byte of an input says of which kind the rest is: a
-// list of nodes ('h'), a mount table ('m') or words as for a shell ('w').
+// list of nodes ('h'), a mount table ('m'), words as for a shell ('w'), or a trace of strace and of ld.so
+// ('t').
+#include <sstream>
+
 #include "base/mount_table.hpp"
 #include "base/path.hpp"
 #include "tests/fuzz/fuzz.hpp"
+#include "tools/copper/check_causes.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/words.hpp"
@@ -44,6 +48,26 @@ void words(std::string_view text) {
          "any text can be a word");
 }
 
+void trace(std::string_view text) {
+    cli::Evidence evidence;
+    std::istringstream calls{std::string(text)}, libraries{std::string(text)};
+    for (const auto& [process, its_calls] : cli::read_calls(calls)) {
+        evidence.calls.insert(evidence.calls.end(), its_calls.begin(), its_calls.end());
+    }
+    cli::read_libraries(libraries, evidence.libraries);
+    const auto judgement =
+        cli::judge(evidence, {.mirror = {.mount = "/m", .trees = {"/t"}, .mounts = {"/m"}},
+                              .apart = {},
+                              .resolve = [](const std::string& path) { return std::optional(path); },
+                              .read = [&](const std::string&, std::size_t bytes_max) -> std::string {
+                                  return std::string(text.substr(0, bytes_max));
+                              }});
+    must(judgement.around.size() <= judgement.opened, "what is opened around the mirror is opened");
+    for (const auto& bypass : judgement.around) {
+        must(is_within(bypass.path, "/t"), "what counts lies in the tree");
+    }
+}
+
 }  // namespace
 }  // namespace copper::fuzz
 
@@ -57,6 +81,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
         fuzz::mounts(rest);
     } else if (text.starts_with('w')) {
         fuzz::words(rest);
+    } else if (text.starts_with('t')) {
+        fuzz::trace(rest);
     }
     return 0;
 }

@@ -295,6 +295,15 @@ void add_lists(Seeds& seeds) {
               "m2 9 8:2 / /a rw - fuse.copper x rw,user_id=0\n3 2 8:3 / /a rw - tmpfs x rw\nbroken\n");
     seeds.add("lists", "w -x  'a b' \"c \\\" $d\" e\\ f ''\n\tg");
     seeds.add("lists", "w'open");
+    seeds.add("lists",
+              "t7     execve(\"\\x2f\\x74\", [], [\"\\x41\\x3d\\x2f\\x74\"]) = 0\n"
+              "7     openat(-100<\\x2f\\x74>, \"\\x78\", 0x80000 <unfinished ...>\n"
+              "8     open(\"\\x2f\\x74\\x2f\\x61\", 02) = -1 ENOENT (No such file or directory)\n"
+              "7     <... openat resumed>) = 3<\\x2f\\x74\\x2f\\x61\\x2e\\x70\\x74\\x68>\n"
+              "8     openat2(3<\\x2f\\x6d>, \"\\x78\", {flags=0x1}, 24) = 4<\\x2f\\x74\\x2f\\x78>(deleted)\n"
+              "  7:\t search path=/t/l\t\t(RUNPATH from file /m/t/x)\n  7:\t  trying file=/t/l/a.so\n"
+              "  7:\tcalling init: /t/l/a.so\n/t/src\nimport finder\nhome = /t/bin\n'/t/mapped'\n");
+    seeds.add("lists", "t#!/t/interpreter\nexecve(\"\\x2f\\x74\\x2f\\x78\", [], []) = 0\n");
 }
 
 }  // namespace

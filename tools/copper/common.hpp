@@ -28,7 +28,7 @@ enum ExitCode : int { exit_done = 0, exit_failed = 1, exit_usage = 2, exit_prere
 
 struct Failure {
     int exit_code = exit_failed;
-    std::string reason;  // may have further lines; the first one must say everything
+    std::string reason;  // may have further lines; the first one must say everything. Empty: said already
 };
 
 template <typename T>
@@ -53,6 +53,7 @@ void add_stats(CLI::App& app, Action& action);
 void add_path(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
 void add_prefetch(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 

@@ -19,7 +19,9 @@ using namespace copper::cli;
 
 // `eval "$(copper env)"` sees no exit code: in every shell, "false" makes the eval fail.
 int report(const CLI::App& app, const Failure& failure) {
-    say(failure.reason);
+    if (!failure.reason.empty()) {
+        say(failure.reason);
+    }
     if (app.got_subcommand("env")) {
         std::cout << "false" << std::endl;
     }
@@ -76,7 +78,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", copper::version_text("copper"));
     app.require_subcommand(1);
     Action action;
-    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run,
+    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run, add_check,
                            add_prefetch, add_profile}) {
         add(app, action);
     }
