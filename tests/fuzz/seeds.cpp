@@ -255,6 +255,7 @@ void add_records(Seeds& seeds) {
     cli::LaunchRecord launch{.mount = "/tmp/u/copper",
                              .job = "17",
                              .batch_job = "",
+                             .launch = "",
                              .process = {.pid = 4711, .started = 123456},
                              .launcher = {},
                              .hosts = {"cn0", "cn1.site.edu"},
