@@ -93,7 +93,8 @@ Taken read_file(const std::string& path, Sources& sources) {
 }  // namespace
 
 const std::vector<std::string>& launch_option_names() {
-    static const std::vector<std::string> names = {"nodes-from", "local", "launcher", "launcher-args", "keep-env"};
+    static const std::vector<std::string> names = {"nodes-from", "local", "launcher", "launcher-args",
+                                                   "keep-env"};
     return names;
 }
 

@@ -118,7 +118,8 @@ TEST_F(OptionsTest, Sizes) {
     EXPECT_EQ(parse_size("2G"), 2ULL << 30);
     EXPECT_EQ(parse_size("1T"), 1ULL << 40);
     EXPECT_EQ(parse_size("128MiB"), 128ULL << 20);
-    for (const char* text : {"", "K", "-1", "1.5G", "1GB", "1iB", "MiB", "1Mib", "1 G", "99999999999999999999", "99999999999T"}) {
+    for (const char* text : {"", "K", "-1", "1.5G", "1GB", "1iB", "MiB", "1Mib", "1 G",
+                             "99999999999999999999", "99999999999T"}) {
         EXPECT_FALSE(parse_size(text)) << text;
     }
     EXPECT_NE(error_of({{"cache-bytes", {"1M"}}}).find("too small"), std::string::npos);
