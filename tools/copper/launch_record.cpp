@@ -154,9 +154,9 @@ void keep_launch_log(const std::string& mount, const std::string& log_dir) {
 Result<LaunchLock> LaunchLock::take(const std::string& mount) {
     const auto path = launch_files(mount).lock;
     for (int attempt = 0; attempt < open_attempts_max; ++attempt) {
-        auto fd = open_own_file(AT_FDCWD, path, 0600);
+        auto fd = open_log(path);
         if (!fd) {
-            return failed(fd.error());
+            return tl::make_unexpected(fd.error());
         }
         if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
             break;
