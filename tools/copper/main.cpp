@@ -82,8 +82,16 @@ int main(int argc, char** argv) {
                            add_prefetch, add_profile}) {
         add(app, action);
     }
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    if (!words.empty() && words.front() == "run") {
+        // CLI11 takes "[a,b]" for a list. A NUL at the end prevents that, and execvp(3) does not see it.
+        for (auto& word : words) {
+            word.append(word.starts_with('[') && word.ends_with(']') ? 1 : 0, '\0');
+        }
+    }
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
     try {
-        app.parse(argc, argv);
+        app.parse(std::move(words));
     } catch (const CLI::Success& asked_for_help) {
         return app.exit(asked_for_help);
     } catch (const CLI::RequiredError& error) {
