@@ -153,6 +153,7 @@ TEST(MirroredEnvironment, PutsThePythonModulesInFrontOnce) {
                 environment[name] = value;
             }
             EXPECT_EQ(environment["PYTHONPATH"], after);
+            EXPECT_EQ(environment["COPPER_MIRROR"], "/tmp/u/copper:/soft:/usr");
         }
     }
 }

@@ -14,6 +14,9 @@ namespace {
 constexpr std::array rewritten_names = {"PATH",        "PYTHONPATH", "LD_LIBRARY_PATH", "CONDA_PREFIX",
                                         "VIRTUAL_ENV", "PYTHONHOME", "PERL5LIB"};
 
+// MOUNT:TREE:TREE..., for tools/python/sitecustomize.py.
+constexpr const char* mirror_variable = "COPPER_MIRROR";
+
 // Where programs keep what they compile at run time.
 struct CacheVariable {
     const char* name;
@@ -142,6 +145,10 @@ Variables mirrored_environment(const EnvironmentRequest& request, const ReadVari
     }
     if (!request.python_modules.empty()) {
         put_in_front(changed, "PYTHONPATH", request.python_modules, read);
+        std::string mirror = request.mirror.mount + ":" + joined(request.mirror.trees, ":");
+        if (read(mirror_variable) != mirror) {
+            changed.emplace_back(mirror_variable, std::move(mirror));
+        }
     }
     const auto set_if_unset = [&](const std::string& name, const std::string& value) {
         if (!read(name)) {
@@ -200,6 +207,10 @@ Changes unmirrored_environment(const std::string& mount, const std::string& own,
         unset_if(cache.name, is_own);
     }
     unset_if("PYTHONPYCACHEPREFIX", is_own);
+    unset_if(mirror_variable, [&mount](const std::string& value) {
+        const auto place = value.substr(0, value.find(':'));
+        return original_of(mount, place) != place;
+    });
     // The value does not tell whose it is. Nothing else to undo: it is the user's.
     unset_if("PYTHONDONTWRITEBYTECODE",
              [&changed](const std::string& value) { return value == "1" && !changed.empty(); });

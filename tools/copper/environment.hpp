@@ -41,7 +41,8 @@ struct EnvironmentRequest {
     // PYTHONDONTWRITEBYTECODE: Python uses the tree's .pyc files and writes none.
     bool python_bytecode_in_scratch = false;
     // The directory of tools/python/sitecustomize.py on each node, to put in front of PYTHONPATH. The module
-    // saves a request for each module that is imported again. Empty: leave it out.
+    // saves a request for each module that is imported again, and leads Pythons into the mirror that start
+    // outside. Empty: leave it out.
     std::string python_modules = {};
 };
 using Variables = std::vector<std::pair<std::string, std::string>>;

@@ -1,10 +1,18 @@
-"""Lets Python read modules without isatty(). `copper env` and `copper run` put this module in front of PYTHONPATH.
+"""`copper env` and `copper run` put this module in front of PYTHONPATH: every Python of the job runs it at its start.
 
-Before Python 3.14, open() calls isatty() on every file, including imported modules. isatty() is an ioctl, which Linux
-always passes on to the FUSE daemon: the only request that remains when a package is imported again through Copper.
+It lets Python read modules without isatty(). Before Python 3.14, open() calls isatty() on every file, including
+imported modules. isatty() is an ioctl, which Linux always passes on to the FUSE daemon: the only request that remains
+when a package is imported again through Copper.
+
+It also leads an interpreter into the mirror that would read the original of a mirrored tree. PATH and PYTHONPATH cannot
+do that for console scripts (their first line names the interpreter), virtual environments (pyvenv.cfg names the
+standard library), *.pth files, and environments that are activated after `copper env`.
 """
 
+import os
 import sys
+
+HERE = __file__.rpartition("/")[0]
 
 
 def _read_modules_plainly():
@@ -18,13 +26,49 @@ def _read_modules_plainly():
     importer.FileLoader.get_data = get_data
 
 
+def _use_the_mirror(mount, trees):
+    """Changes where this interpreter looks from now on. What it has imported so far stays."""
+
+    def lies_in(path, directory):
+        return (path + "/").startswith(directory.rstrip("/") + "/")
+
+    def mirrored(path):
+        if not isinstance(path, str) or not path.startswith("/") or path == HERE or lies_in(path, mount):
+            return path
+        for place in (path, os.path.realpath(path)):
+            if any(lies_in(place, tree) for tree in trees):
+                # Not if the mirror lacks it. Only the last name may be absent, like that of python311.zip.
+                return mount + place if os.path.isdir(os.path.dirname(mount + place)) else path
+        return path
+
+    def change(paths):
+        paths[:] = dict.fromkeys(map(mirrored, paths))
+
+    change(sys.path)
+    for name in ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix", "_stdlib_dir"):
+        if hasattr(sys, name):
+            setattr(sys, name, mirrored(getattr(sys, name)))
+    # Python prepends a script's directory to sys.path later, and looks there first for every module.
+    programs, _, name = (sys.executable or "").rpartition("/")
+    if mirrored(programs) != programs:
+        sys.executable = mirrored(programs) + "/" + name
+        try:
+            sys.path_importer_cache[programs] = sys.path_hooks[-1](mirrored(programs))
+        except ImportError:  # the hook is not Python's own
+            pass
+    for name, module in list(sys.modules.items()):
+        if isinstance(getattr(module, "__path__", None), list):
+            change(module.__path__)
+        if name.startswith("__editable__") and hasattr(module, "MAPPING"):  # written by setuptools for `pip install -e`
+            module.MAPPING.update((package, mirrored(place)) for package, place in module.MAPPING.items())
+
+
 def _run_the_next_one():
     """Runs the sitecustomize module of the site or the user, which this module hides."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
-    here = __file__.rpartition("/")[0]
-    spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if entry != here])
+    spec = PathFinder.find_spec(__name__, [entry for entry in sys.path if entry != HERE])
     if spec is not None and spec.loader is not None and spec.origin != __file__:
         module = module_from_spec(spec)
         sys.modules[__name__] = module
@@ -33,4 +77,11 @@ def _run_the_next_one():
 
 if sys.version_info < (3, 14):
     _read_modules_plainly()
+# `copper run` adds the standard library to PYTHONPATH for one interpreter only.
+if "COPPER_PYTHONPATH" in os.environ:
+    os.environ["PYTHONPATH"] = os.environ.pop("COPPER_PYTHONPATH")
+if "COPPER_MIRROR" in os.environ:
+    _mirror = os.environ["COPPER_MIRROR"].split(":")
+    if os.path.ismount(_mirror[0]):
+        _use_the_mirror(_mirror[0], _mirror[1:])
 _run_the_next_one()
