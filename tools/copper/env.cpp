@@ -48,7 +48,8 @@ void add_env(CLI::App& app, Action& action) {
         app.add_subcommand("env",
                            "Print shell lines that send PATH, PYTHONPATH, ... through the mount: eval "
                            "\"$(copper env)\"; in fish "
-                           "copper env --shell fish | source; in csh eval \"`copper env --shell csh`\"");
+                           "copper env --shell fish | source; in csh eval \"`copper env --shell csh`\". "
+                           "Start console scripts (torchrun) with 'copper run'");
     add_environment_options(*command, options->mirror);
     command->add_option("--shell", options->shell, "Whose lines to print (default sh)")
         ->type_name("bash|zsh|fish|csh")

@@ -44,9 +44,10 @@ void add_environment_options(CLI::App& command, MirrorOptions& options) {
         ->type_name("P")
         ->allow_extra_args(false)
         ->expected(1, CLI::detail::expected_max_vector_size);
-    command.add_flag("--no-python-modules", options.no_python_modules,
-                     "Leave out the sitecustomize module that saves a request for each module that "
-                     "Python imports again");
+    command.add_flag(
+        "--no-python-modules", options.no_python_modules,
+        "Leave out the sitecustomize module. It saves a request for each module that Python imports again, "
+        "and leads Pythons into the mount that start outside");
     command.add_flag(
         "--pycache-prefix", options.pycache_prefix,
         "Let Python compile into node-local scratch (PYTHONPYCACHEPREFIX). It then ignores the tree's "
