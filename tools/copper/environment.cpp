@@ -10,9 +10,11 @@ namespace copper::cli {
 
 namespace {
 
-// Lists of directories and single ones. Both are rewritten part by part.
-constexpr std::array rewritten_names = {"PATH",        "PYTHONPATH", "LD_LIBRARY_PATH", "CONDA_PREFIX",
-                                        "VIRTUAL_ENV", "PYTHONHOME", "PERL5LIB"};
+// Lists of directories, and single files and directories. All are rewritten part by part. GDAL_DATA and those
+// after it are set by conda's activate.d scripts. Every process reads what they name, and none writes there.
+constexpr std::array rewritten_names = {
+    "PATH",     "PYTHONPATH", "LD_LIBRARY_PATH",  "CONDA_PREFIX", "VIRTUAL_ENV",  "PYTHONHOME",
+    "PERL5LIB", "GDAL_DATA",  "GDAL_DRIVER_PATH", "PROJ_DATA",    "SSL_CERT_FILE"};
 
 // MOUNT:TREE:TREE..., for tools/python/sitecustomize.py.
 constexpr const char* mirror_variable = "COPPER_MIRROR";
