@@ -4,21 +4,29 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 namespace copper {
 
 std::optional<std::string> find_program(const std::string& name) {
-    if (name.find('/') != std::string::npos) {
-        return ::access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
-    }
     const char* path = std::getenv("PATH");
-    std::istringstream directories(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+    return find_program(name, path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+}
+
+std::optional<std::string> find_program(const std::string& name, const std::string& path_list) {
+    const auto runs = [](const std::string& program) {
+        std::error_code error;
+        return std::filesystem::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0;
+    };
+    if (name.find('/') != std::string::npos) {
+        return runs(name) ? std::optional(name) : std::nullopt;
+    }
+    std::istringstream directories(path_list);
     for (std::string directory; std::getline(directories, directory, ':');) {
-        const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
-        if (::access(candidate.c_str(), X_OK) == 0) {
-            return candidate;
+        if (const auto program = (directory.empty() ? "." : directory) + "/" + name; runs(program)) {
+            return program;
         }
     }
     return std::nullopt;

@@ -9,8 +9,10 @@
 
 namespace copper {
 
-// Finds a program in PATH. A name with a slash is a path already. Nothing if it is not executable.
+// Where execvp(3) finds a program: in PATH, or in this list like PATH. A name with a slash is a path already.
+// Nothing if there is no executable file.
 std::optional<std::string> find_program(const std::string& name);
+std::optional<std::string> find_program(const std::string& name, const std::string& path_list);
 
 // The start time of a process, field 22 of /proc/<pid>/stat; 0 if there is no such process. Process ids are
 // reused; an id with its start time is unique.

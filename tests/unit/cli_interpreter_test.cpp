@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/processes.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tools/copper/interpreter.hpp"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -74,23 +73,6 @@ std::optional<std::string> program_through_mirror(const Mirror& mirror, const st
         return join_path(*directory, name);
     }
     return name.starts_with("python") ? std::nullopt : through_mirror(mirror, path, resolve);
-}
-
-std::optional<std::string> find_program(const std::string& name, const std::string& path_list) {
-    const auto runs = [](const std::string& program) {
-        std::error_code error;
-        return std::filesystem::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0;
-    };
-    if (name.find('/') != std::string::npos) {
-        return runs(name) ? std::optional(name) : std::nullopt;
-    }
-    std::istringstream places(path_list);
-    for (std::string place; std::getline(places, place, ':');) {
-        if (const auto program = (place.empty() ? "." : place) + "/" + name; runs(program)) {
-            return program;
-        }
-    }
-    return std::nullopt;
 }
 
 std::vector<std::string> interpreter_of(std::string_view text) {

@@ -17,9 +17,6 @@ namespace copper::cli {
 std::optional<std::string> program_through_mirror(const Mirror& mirror, const std::string& path,
                                                   const ResolvePath& resolve);
 
-// Where execvp(3) finds the program; nothing if it finds none.
-std::optional<std::string> find_program(const std::string& name, const std::string& path_list);
-
 // The interpreter of a script, and what it gets before the script's path. `text` is the beginning of the
 // file. Empty for another file, or if the interpreter's path is relative.
 std::vector<std::string> interpreter_of(std::string_view text);

@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
         add(app, action);
     }
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    if (!words.empty() && words.front() == "run") {
+    if (!words.empty() && (words.front() == "run" || words.front() == "check")) {
         // CLI11 takes "[a,b]" for a list. A NUL at the end prevents that, and execvp(3) does not see it.
         for (auto& word : words) {
             word.append(word.starts_with('[') && word.ends_with(']') ? 1 : 0, '\0');

@@ -7,6 +7,7 @@
 
 #include "base/error_text.hpp"
 #include "base/path.hpp"
+#include "base/processes.hpp"
 #include "tools/copper/interpreter.hpp"
 #include "tools/copper/mirror.hpp"
 
@@ -32,7 +33,7 @@ bool runs_our_module(const std::vector<std::string>& command) {
 // before it, and the sitecustomize module restores PYTHONPATH for further processes. (PYTHONHOME would not
 // do: with it, Python 3.14 does not find the environment's packages.)
 void mirror_standard_library(const Mirror& mirror, const std::vector<std::string>& command) {
-    const auto program = find_program(command.front(), read_variable("PATH").value_or(""));
+    const auto program = find_program(command.front());
     const auto modules = read_variable("PYTHONPATH");
     if (!program || !base_name(*program).starts_with("python") || !runs_our_module(command) || !modules ||
         read_variable("PYTHONHOME")) {
@@ -56,7 +57,7 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
     const auto& mirror = environment->mirror;
     // A command given by its path goes through the mount, like one found in PATH.
     command.front() = program_through_mirror(mirror, command.front(), resolve_path).value_or(command.front());
-    if (const auto program = find_program(command.front(), read_variable("PATH").value_or(""))) {
+    if (const auto program = find_program(command.front())) {
         command = with_mirrored_interpreter(mirror, *program, std::move(command), resolve_path);
     }
     if (!options.no_python_modules) {
