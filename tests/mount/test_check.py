@@ -133,7 +133,7 @@ class Check(MountTestCase):
             "data": ([*shell, 'cat "$MY_DATA_DIR/file"'], {"MY_DATA_DIR": f"{tree}/data"}, "variable", "MY_DATA_DIR",
                      "data/file"),
             "user site": ([PYTHON, "-c", "import own"], {"HOME": f"{tree}/home"}, "user_site", "",
-                          f"home/.local/lib/{STDLIB.name}/site-packages/own.py"),
+                          f"home/.local/lib/{STDLIB.name}/site-packages"),
             "venv": ([f"{tree}/venv/bin/python", "-c", ""], {}, "venv", "", f"base/lib/{STDLIB.name}"),
             "link": (["cat", f"{self.top}/link/file"], {}, "link", "", "data/file"),
             "working directory": ([*shell, f"cd {tree}/data; cat file"], {}, "working_directory", "", "data/file"),

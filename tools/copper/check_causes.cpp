@@ -192,7 +192,7 @@ class Judge {
         if (name == "HOME" && value.starts_with('/')) {
             hint(value + "/.local", {Cause::user_site});
         }
-        if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
+        if (name.starts_with("COPPER_") || std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
             return;
         }
         std::istringstream parts(value);
@@ -319,17 +319,14 @@ class Judge {
 const CauseText& cause_text(Cause cause) {
     static constexpr std::array<CauseText, 10> texts = {{
         {"shebang", "the first line of a script (shebang)",
-         "Start the script as 'python SCRIPT' with the python in PATH, or let its first line be "
-         "'#!/usr/bin/env python3'."},
+         "Start the script with 'copper run', or let its first line be '#!/usr/bin/env python3'."},
         {"rpath", "RPATH or RUNPATH in a program or library",
          "Make it relative (patchelf --set-rpath '$ORIGIN/../lib' FILE): it then follows the mirror. For "
          "RUNPATH, LD_LIBRARY_PATH with the directory's place in the mirror also helps."},
         {"pth", "a .pth file or an editable install",
          "Put the directory's place in the mirror into PYTHONPATH: "
          "export PYTHONPATH=\"$(copper path DIR):$PYTHONPATH\". Or install without --editable."},
-        {"venv", "'home' in pyvenv.cfg",
-         "Before 'copper launch', set 'home' in pyvenv.cfg to its place in the mirror ('copper path DIR'). "
-         "Or use the Python of that place with the environment's site-packages in PYTHONPATH."},
+        {"venv", "'home' in pyvenv.cfg", "Start its Python, or the script, with 'copper run'."},
         {"variable", "the variable",
          "Let the variable name the place in the mirror: export NAME=\"$(copper path DIR)\". "
          "'copper env' and 'copper run' change PATH, PYTHONPATH, LD_LIBRARY_PATH and some others, as they "
