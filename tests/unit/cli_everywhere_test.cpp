@@ -24,6 +24,7 @@ case $* in
         printf '\n------\ncannot\nstart\n'
         exit 3
         ;;
+    *well*) echo copperd 1 ;;
 esac
 )sh";
 
@@ -58,10 +59,13 @@ TEST_F(EverywhereTest, NamesTheHostsThatFailed) {
 }
 
 TEST_F(EverywhereTest, ATroubleSaysWhy) {
-    const auto troubles = troubles_on_hosts(launcher_, {"well", "broken"}, {"copperd", "--version"});
+    auto troubles = troubles_on_hosts(launcher_, {"well", "broken"}, {"copperd", "--version"});
     ASSERT_EQ(troubles.size(), 1U);
     EXPECT_EQ(troubles.front().host, "broken");
     EXPECT_EQ(troubles.front().reason, "cannot start");
+    troubles = troubles_on_hosts(launcher_, {"well", "lies"}, {"copperd", "--version"}, "copperd 1");
+    ASSERT_EQ(troubles.size(), 1U);
+    EXPECT_EQ(troubles.front().host, "lies");
 }
 
 }  // namespace

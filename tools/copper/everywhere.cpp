@@ -3,6 +3,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -18,13 +19,13 @@ constexpr std::size_t hosts_at_once_max = 128;
 constexpr std::chrono::milliseconds reach_patience{10000};
 constexpr std::size_t reason_bytes_max = 300;
 
-// Empty if it succeeded. Otherwise what the program said, in one line, without the frames that Open MPI
-// draws.
-std::string why_failed(const Result<Output>& output) {
+// Empty if it succeeded and said what it should. Otherwise what the program said, in one line, without the
+// frames that Open MPI draws.
+std::string why_failed(const Result<Output>& output, const std::string& says) {
     if (!output) {
         return output.error().reason;
     }
-    if (succeeded(*output)) {
+    if (succeeded(*output) && output->text.find(says) != std::string::npos) {
         return {};
     }
     std::istringstream lines(output->text);
@@ -39,12 +40,13 @@ std::string why_failed(const Result<Output>& output) {
 
 // Runs the command that `command_for` gives for each host. Returns the hosts where it fails, in order.
 std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
+                             const std::string& says,
                              const std::function<std::vector<std::string>(const std::string&)>& command_for) {
     std::vector<std::string> reasons(hosts.size());
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         for (std::size_t i = next++; i < hosts.size(); i = next++) {
-            reasons[i] = why_failed(capture(command_for(hosts[i]), patience));
+            reasons[i] = why_failed(capture(command_for(hosts[i]), patience), says);
         }
     };
     std::vector<std::thread> threads;
@@ -87,7 +89,7 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
         }
     }
     std::vector<std::string> failed_hosts;
-    for (const auto& trouble : failing(hosts, host_patience, [&](const std::string& host) {
+    for (const auto& trouble : failing(hosts, host_patience, {}, [&](const std::string& host) {
              return command_on(launcher, {host}, command);
          })) {
         failed_hosts.push_back(trouble.host);
@@ -96,21 +98,31 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
 }
 
 std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                       const std::vector<std::string>& command) {
-    const auto others = hosts_without(hosts, {host_name()});
+                                       const std::vector<std::string>& command, const std::string& says) {
+    auto suspected = hosts_without(hosts, {host_name()});
+    std::map<std::string, std::string> reasons;  // by host; a remote shell is plainer than a launcher
     if (launcher.family != Family::slurm && launcher.family != Family::pals) {
-        auto troubles = failing(others, reach_patience, [&](const std::string& host) {
+        const auto failed_there = failing(suspected, reach_patience, says, [&](const std::string& host) {
             auto words = reach_command(launcher.extra);
             words.push_back(host);
             words.insert(words.end(), command.begin(), command.end());
             return words;
         });
-        if (troubles.size() < others.size() || others.size() == 1) {
-            return troubles;
+        suspected.clear();
+        for (const auto& trouble : failed_there) {
+            suspected.push_back(trouble.host);
+            reasons[trouble.host] = trouble.reason;
         }
     }
-    return failing(others, reach_patience,
-                   [&](const std::string& host) { return command_on(launcher, {host}, command); });
+    auto troubles = failing(suspected, reach_patience, says,
+                            [&](const std::string& host) { return command_on(launcher, {host}, command); });
+    for (auto& trouble : troubles) {
+        // If no node has a remote shell, that is not why this one fails.
+        if (reasons.contains(trouble.host) && reasons.size() < hosts.size() - 1) {
+            trouble.reason = reasons[trouble.host];
+        }
+    }
+    return troubles;
 }
 
 }  // namespace copper::cli

@@ -26,9 +26,10 @@ struct Trouble {
     std::string host;
     std::string reason;
 };
-// The nodes on which `command` fails. For finding out why a launch fails or says nothing. Asks through the
-// remote shell of the launcher, or through the launcher itself if that is not how nodes are reached here.
+// The nodes on which `command` fails, or does not print `says`: launchers that survive the loss of a process
+// may call a missing program a success. For finding out why a launch fails or says nothing. Asks through the
+// remote shell of the launcher where it has one, and then those where that fails through the launcher itself.
 std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                       const std::vector<std::string>& command);
+                                       const std::vector<std::string>& command, const std::string& says = {});
 
 }  // namespace copper::cli

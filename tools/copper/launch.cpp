@@ -13,6 +13,7 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
 #include "daemon/control/private_directory.hpp"
+#include "daemon/control/version.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
@@ -35,8 +36,9 @@ constexpr milliseconds report_margin{10000};
 constexpr milliseconds launcher_patience{10000};
 constexpr rlim_t open_files_min = 256;
 constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
-// Then it is worth asking the nodes. Most jobs take a second or two.
+// Then it is worth asking the nodes. Most jobs take a second or two, large ones longer.
 constexpr milliseconds silence_max{10000};
+constexpr milliseconds silence_max_per_node{10};
 
 // Launcher and daemons inherit them. With fewer open files, or no room in files, some launchers neither start
 // anything nor end.
@@ -122,7 +124,8 @@ std::vector<Trouble> look_for_troubles(const Plan& plan) {
     if (plan.on_this_machine_only()) {
         return {};
     }
-    return troubles_on_hosts(plan.launcher, plan.placement.hosts, {plan.copperd, "--version"});
+    return troubles_on_hosts(plan.launcher, plan.placement.hosts, {plan.copperd, "--version"},
+                             version_text("copperd"));
 }
 
 // Cleans up the launcher, this node, and all other nodes that can be reached.
@@ -216,14 +219,16 @@ Result<void> start(const Plan& plan) {
     }
     // Without one of them, the others wait in MPI_Init, and nobody reports anything.
     const milliseconds patience = plan.daemon.ready_timeout + report_margin;
-    auto outcome = watch->wait(*launcher, std::min(silence_max, patience));
+    const milliseconds silence =
+        std::min<milliseconds>(silence_max + plan.nodes() * silence_max_per_node, patience);
+    auto outcome = watch->wait(*launcher, silence);
     std::vector<Trouble> troubles;
     if (outcome.end == LaunchEnd::timed_out) {
         if (!outcome.readiness) {
             troubles = look_for_troubles(plan);
         }
         if (troubles.empty()) {
-            outcome = watch->wait(*launcher, patience - std::min(silence_max, patience));
+            outcome = watch->wait(*launcher, patience - silence);
         }
     }
     const bool all = outcome.end == LaunchEnd::reported && outcome.readiness->everywhere() &&
