@@ -172,6 +172,20 @@ class MpiRun(ClusterTestCase):
         finally:
             self.hosts.check("cn2", "umount", f"{self.hosts.directory}/bin")
 
+    def test_doctor(self):
+        self.hosts.write("nodes", "".join(f"{name}\n" for name in self.hosts.names))
+        words = ["copper", "doctor", "--nodes-from", f"{self.hosts.directory}/nodes", "--tree", self.tree]
+        said = self.hosts.check("cn0", *words)
+        self.assertIn("fuse: /dev/fuse can be opened (all 4 nodes)\n", said)
+        self.assertIn(f"tree: {self.tree} can be read (all 4 nodes)\n", said)
+        self.hosts.check("cn3", "mount", "-t", "tmpfs", "tmpfs", f"{self.hosts.directory}/bin")
+        try:
+            done = self.hosts.run("cn0", *words)
+            self.assertEqual(1, done.returncode)
+            self.assertIn("PROBLEM  launcher: copper cannot be started there by mpirun (cn3)\n", done.stdout)
+        finally:
+            self.hosts.check("cn3", "umount", f"{self.hosts.directory}/bin")
+
     def test_log_directory_is_full(self):
         full = f"{self.hosts.directory}/full"
         os.mkdir(full)

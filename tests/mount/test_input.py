@@ -1,5 +1,6 @@
 """Bad input gets a clear answer: the documented exit code, and a first line that says everything."""
 
+import json
 import os
 import subprocess
 
@@ -34,6 +35,26 @@ class BadInput(MountTestCase):
 
     def launch_refused(self, *more, code=(1, 2), says, **options):
         return self.refused(*self.job.launch_words(), *more, code=code, says=says, **options)
+
+    # Before a launch
+
+    def test_doctor(self):
+        words = [copper_program(), "doctor", "--mount", f"{self.job.directory}/m", "--launcher", "none"]
+        done = self.run_program(*words, "--tree", TREE, env=clean_environment())
+        self.assertRegex(done.stdout.decode(), "(?m)^ok +fuse: /dev/fuse can be opened\n(.*\n)*ok +copperd: copperd [0-9.]+ ")
+        findings = json.loads(self.run_program(*words, "--tree", TREE, "--json", env=clean_environment()).stdout)["findings"]
+        self.assertEqual({"good"}, {finding["verdict"] for finding in findings} - {"warning"})
+        self.assertEqual([f"{TREE} can be read"], [finding["text"] for finding in findings if finding["check"] == "tree"])
+
+    def test_doctor_finds_problems(self):
+        self.need_root()
+        place = self.make_directory()
+        done = subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-ec", WITHOUT_DEVICE, "sh", place,
+                               "sh", "-c", 'ulimit -n 32; exec "$@"', "sh", copper_program(), "doctor", "--tree", TREE,
+                               "--launcher", "none"], capture_output=True, text=True, env=clean_environment(), check=False)
+        self.assertEqual((1, "copper: 2 problems (see above)\n"), (done.returncode, done.stderr), done.stdout)
+        self.assertIn("PROBLEM  fuse: /dev/fuse does not exist\n         -> load the kernel's module", done.stdout)
+        self.assertIn("PROBLEM  limits: at most 32 files may be open", done.stdout)
 
     # Usage
 

@@ -54,6 +54,7 @@ void add_path(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 void add_prefetch(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 

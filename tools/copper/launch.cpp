@@ -1,4 +1,3 @@
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -21,6 +20,7 @@
 #include "tools/copper/launch_report.hpp"
 #include "tools/copper/launch_watch.hpp"
 #include "tools/copper/mirror.hpp"
+#include "tools/copper/node_checks.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/prefetch.hpp"
 #include "tools/copper/words.hpp"
@@ -34,42 +34,16 @@ using std::chrono::milliseconds;
 // Rank 0 gives up after --ready-timeout and reports; this time is for the report to arrive.
 constexpr milliseconds report_margin{10000};
 constexpr milliseconds launcher_patience{10000};
-constexpr rlim_t open_files_min = 256;
-constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
 // Then it is worth asking the nodes. Most jobs take a second or two, large ones longer.
 constexpr milliseconds silence_max{10000};
 constexpr milliseconds silence_max_per_node{10};
 
-// Launcher and daemons inherit them. With fewer open files, or no room in files, some launchers neither start
-// anything nor end.
-Result<void> check_limits() {
-    rlimit files = {};
-    rlimit bytes = {};
-    ::getrlimit(RLIMIT_NOFILE, &files);
-    ::getrlimit(RLIMIT_FSIZE, &bytes);
-    if (files.rlim_max < open_files_min) {
-        return lacking("at most " + std::to_string(files.rlim_max) +
-                       " files may be open (ulimit -n): Copper and its launcher need " +
-                       std::to_string(open_files_min));
-    }
-    if (bytes.rlim_cur < file_bytes_min) {
-        return lacking("files may have at most " + std::to_string(bytes.rlim_cur) +
-                       " bytes (ulimit -f): Copper and its launcher need " + std::to_string(file_bytes_min));
-    }
-    files.rlim_cur = std::max(files.rlim_cur, open_files_min);
-    ::setrlimit(RLIMIT_NOFILE, &files);
-    return {};
-}
-
 // Finds reasons why the daemons would fail, before any is started.
 Result<void> check_this_node(const Plan& plan) {
-    if (::access("/dev/fuse", F_OK) != 0) {
-        return lacking(
-            "/dev/fuse does not exist: load the kernel's module (modprobe fuse), or give the container the "
-            "device (--device /dev/fuse)");
-    }
-    if (auto enough = check_limits(); !enough) {
-        return enough;
+    for (const auto& finding : {check_fuse(), check_limits()}) {
+        if (finding.verdict == Verdict::problem) {
+            return lacking(finding.text + ": " + finding.advice);
+        }
     }
     const auto launch = read_launch(plan.daemon.mount);
     if (launch && is_running(launch->process.pid, launch->process.started)) {

@@ -1,0 +1,205 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <sstream>
+
+#include "base/host_name.hpp"
+#include "daemon/control/json_text.hpp"
+#include "tools/copper/everywhere.hpp"
+#include "tools/copper/launch_plan.hpp"
+#include "tools/copper/node_checks.hpp"
+#include "tools/copper/node_list.hpp"
+#include "tools/copper/process.hpp"
+#include "tools/copper/words.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view answer_prefix = "{\"copper\":\"doctor\"";
+constexpr std::size_t hosts_named_max = 4;
+
+struct DoctorOptions {
+    LaunchOptions launch;  // what `copper launch` would get
+    bool local = false;
+    bool json = false;
+};
+
+// The hosts on which each finding was made, in the order of the checks.
+using Findings = std::vector<std::pair<Finding, std::vector<std::string>>>;
+
+void add(Findings& findings, const Finding& finding, const std::string& host) {
+    const auto same = std::find_if(findings.begin(), findings.end(),
+                                   [&](const auto& each) { return each.first == finding; });
+    if (same != findings.end()) {
+        same->second.push_back(host);
+    } else {
+        findings.push_back({finding, {host}});
+    }
+}
+
+std::vector<Finding> examine_this_node(const Plan& plan) {
+    std::vector<Finding> found = {check_fuse(),
+                                  check_copperd(plan.copperd),
+                                  check_limits(),
+                                  check_room_for_files(),
+                                  check_memory(plan.daemon.cache_bytes),
+                                  check_cores(),
+                                  check_mount(plan.daemon.mount, plan.daemon.batch_job)};
+    for (const auto& tree : plan.daemon.trees) {
+        found.push_back(check_tree(tree));
+    }
+    return found;
+}
+
+// One line, among others of launchers.
+std::string answer_of(const std::vector<Finding>& findings) {
+    json list = json::array();
+    for (const auto& finding : findings) {
+        list.push_back(to_json(finding));
+    }
+    return std::string(answer_prefix) + ",\"host\":" + json(host_name()).dump() +
+           ",\"findings\":" + json_line(list) + "}";
+}
+
+void take_answers(const std::string& output, Findings& findings, std::vector<std::string>& heard) {
+    std::istringstream lines(output);
+    for (std::string line; std::getline(lines, line);) {
+        const auto start = line.find(answer_prefix);
+        const auto answer = start == std::string::npos ? std::nullopt : parse_json(line.substr(start));
+        if (!answer) {
+            continue;
+        }
+        heard.push_back(answer->value("host", ""));
+        for (const auto& each : answer->value("findings", json::array())) {
+            if (const auto finding = finding_from(each)) {
+                add(findings, *finding, heard.back());
+            }
+        }
+    }
+}
+
+// Asks all other nodes of the job through its launcher.
+void examine_others(const Plan& plan, Findings& findings) {
+    const auto others = plan.placement.on_this_machine != 0
+                            ? std::vector<std::string>()
+                            : hosts_without(plan.placement.hosts, {host_name()});
+    if (others.empty()) {
+        return;
+    }
+    std::vector<std::string> command = {own_program(), "doctor",  "--local",
+                                        "--json",      "--mount", plan.daemon.mount};
+    for (const auto& tree : plan.daemon.trees) {
+        command.insert(command.end(), {"--tree", tree});
+    }
+    const Placement placement{.hosts = others, .host_file = {}, .on_this_machine = 0};
+    const auto output = capture(launch_command(plan.launcher, placement, command), hosts_patience);
+    std::vector<std::string> heard;
+    take_answers(output ? output->text : "", findings, heard);
+    for (const auto& host : hosts_without(others, heard)) {
+        add(findings,
+            {"launcher", Verdict::problem, "copper cannot be started there by " + plan.launcher.program,
+             "install Copper at the same place on all nodes; see whether " + plan.launcher.program +
+                 " starts other programs there"},
+            host);
+    }
+}
+
+std::string where(const std::vector<std::string>& hosts, std::size_t nodes) {
+    if (nodes == 1) {
+        return "";
+    }
+    if (hosts.size() == nodes) {
+        return " (all " + std::to_string(nodes) + " nodes)";
+    }
+    const auto named = std::min(hosts.size(), hosts_named_max);
+    return " (" + joined(std::span(hosts).first(named), ",") +
+           (hosts.size() > named ? " and " + std::to_string(hosts.size() - named) + " more" : "") + ")";
+}
+
+std::string text_of(const Findings& findings, std::size_t nodes) {
+    static constexpr std::array marks = {"ok       ", "warning  ", "PROBLEM  "};
+    std::string text;
+    for (const auto& [finding, hosts] : findings) {
+        text += marks.at(static_cast<std::size_t>(finding.verdict)) + finding.check + ": " + finding.text +
+                where(hosts, nodes) + "\n";
+        if (!finding.advice.empty()) {
+            text += "         -> " + finding.advice + "\n";
+        }
+    }
+    return text;
+}
+
+json json_of(const Findings& findings) {
+    json list = json::array();
+    for (const auto& [finding, hosts] : findings) {
+        json each = to_json(finding);
+        each["hosts"] = hosts;
+        list.push_back(std::move(each));
+    }
+    return {{"schema", 1}, {"findings", std::move(list)}};
+}
+
+Result<void> examine(const DoctorOptions& options) {
+    auto launch = options.launch;
+    if (options.local) {
+        launch.launcher = "none";
+    }
+    Findings findings;
+    const auto plan = make_plan(launch);
+    if (!plan) {
+        add(findings, {"launch", Verdict::problem, plan.error().reason, ""}, host_name());
+    } else if (options.local && options.json) {
+        std::cout << answer_of(examine_this_node(*plan)) << "\n";
+        return {};
+    } else {
+        add(findings,
+            {"launcher", Verdict::good,
+             std::to_string(plan->nodes()) + " nodes, started by " +
+                 (plan->launcher.family == Family::alone ? "copper itself" : plan->launcher.program) + " (" +
+                 name_of(plan->launcher.family) + ")",
+             ""},
+            host_name());
+        for (const auto& finding : examine_this_node(*plan)) {
+            add(findings, finding, host_name());
+        }
+        examine_others(*plan, findings);
+    }
+    const auto problems = std::count_if(findings.begin(), findings.end(), [](const auto& each) {
+        return each.first.verdict == Verdict::problem;
+    });
+    std::cout << (options.json ? json_of(findings).dump(2) + "\n"
+                               : text_of(findings, plan ? plan->nodes() : 1));
+    return problems == 0 ? Result<void>()
+                         : failed(std::to_string(problems) + (problems == 1 ? " problem" : " problems") +
+                                  " (see above)");
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action& action) {
+    auto options = std::make_shared<DoctorOptions>();
+    auto* command = app.add_subcommand(
+        "doctor", "Look for what would stop a launch, on every node of the job, and say how to mend it");
+    for (const char* name : {"mount", "tree", "cache-bytes"}) {
+        command
+            ->add_option_function<std::vector<std::string>>(
+                std::string("--") + name,
+                [options, name](const std::vector<std::string>& texts) {
+                    options->launch.flags[name] = texts;
+                },
+                "As for 'copper launch'")
+            ->allow_extra_args(false);
+    }
+    command->add_option("--nodes-from", options->launch.nodes_from, "As for 'copper launch'");
+    command->add_option("--launcher", options->launch.launcher, "As for 'copper launch'");
+    command->add_flag("--local", options->local, "This node only");
+    command->add_flag("--json", options->json, "As JSON");
+    command->footer("Exit code: 1 if there is a problem.\n\nExample: copper doctor --tree /lustre/sw/conda");
+    command->callback([options, &action] { action = [options] { return examine(*options); }; });
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,174 @@
+#include "tools/copper/node_checks.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <thread>
+
+#include "base/error_text.hpp"
+#include "base/mount_table.hpp"
+#include "base/path.hpp"
+#include "base/processes.hpp"
+#include "daemon/control/memory_limit.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/private_directory.hpp"
+#include "daemon/control/version.hpp"
+#include "tools/copper/cleanup.hpp"
+#include "tools/copper/process.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+constexpr std::array verdict_names = {"good", "warning", "problem"};
+constexpr rlim_t open_files_min = 256;
+constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
+constexpr std::uint64_t cache_bytes_useful_min = std::uint64_t{512} << 20;
+constexpr std::chrono::seconds version_patience{10};
+
+Finding good(std::string check, std::string text) {
+    return {.check = std::move(check), .verdict = Verdict::good, .text = std::move(text), .advice = {}};
+}
+Finding warning(std::string check, std::string text, std::string advice) {
+    return {std::move(check), Verdict::warning, std::move(text), std::move(advice)};
+}
+Finding problem(std::string check, std::string text, std::string advice) {
+    return {std::move(check), Verdict::problem, std::move(text), std::move(advice)};
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Finding& finding) {
+    return {{"check", finding.check},
+            {"verdict", verdict_names.at(static_cast<std::size_t>(finding.verdict))},
+            {"text", finding.text},
+            {"advice", finding.advice}};
+}
+
+std::optional<Finding> finding_from(const nlohmann::json& json) {
+    const auto name = json.value("verdict", "");
+    const auto verdict = std::find(verdict_names.begin(), verdict_names.end(), name);
+    if (verdict == verdict_names.end()) {
+        return std::nullopt;
+    }
+    return Finding{json.value("check", ""), static_cast<Verdict>(verdict - verdict_names.begin()),
+                   json.value("text", ""), json.value("advice", "")};
+}
+
+Finding check_fuse() {
+    if (::access("/dev/fuse", F_OK) != 0) {
+        return problem("fuse", "/dev/fuse does not exist",
+                       "load the kernel's module (modprobe fuse), or give the container the device (--device "
+                       "/dev/fuse)");
+    }
+    if (::geteuid() != 0 && !find_program("fusermount3")) {
+        return problem("fuse", "fusermount3 is not in PATH, and only root mounts without it",
+                       "install the package fuse3");
+    }
+    const UniqueFd device(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
+    if (!device) {
+        return problem("fuse", "/dev/fuse cannot be opened: " + error_text(),
+                       "as root: chmod 666 /dev/fuse; in a container, allow the device");
+    }
+    return good("fuse", "/dev/fuse can be opened");
+}
+
+Finding check_limits() {
+    rlimit files = {};
+    rlimit bytes = {};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    ::getrlimit(RLIMIT_FSIZE, &bytes);
+    if (files.rlim_max < open_files_min) {
+        return problem("limits",
+                       "at most " + std::to_string(files.rlim_max) + " files may be open (ulimit -n)",
+                       "Copper and its launcher need " + std::to_string(open_files_min));
+    }
+    if (bytes.rlim_cur < file_bytes_min) {
+        return problem("limits",
+                       "files may have at most " + std::to_string(bytes.rlim_cur) + " bytes (ulimit -f)",
+                       "Copper and its launcher need " + std::to_string(file_bytes_min));
+    }
+    files.rlim_cur = std::max(files.rlim_cur, open_files_min);
+    ::setrlimit(RLIMIT_NOFILE, &files);
+    return good("limits", "open files and file size suffice");
+}
+
+Finding check_copperd(const std::string& copperd) {
+    const auto said = capture({copperd, "--version"}, version_patience);
+    if (!said || !succeeded(*said)) {
+        return problem("copperd",
+                       copperd + " does not start: " +
+                           (said ? said->text.substr(0, said->text.find('\n')) : said.error().reason),
+                       "install Copper, and the libraries that it names, at the same place on all nodes");
+    }
+    const auto version = said->text.substr(0, said->text.find('\n'));
+    if (version != version_text("copperd")) {
+        return problem("copperd", "it is another version: " + version,
+                       "install " + version_text("copperd") + " on all nodes");
+    }
+    return good("copperd", version);
+}
+
+Finding check_memory(std::uint64_t cache_bytes) {
+    const auto cache = cache_bytes != 0 ? cache_bytes : default_cache_bytes(1);
+    const auto text = "a cache of up to " + in_units(cache) + " of " + in_units(memory_limit_bytes());
+    if (cache > memory_limit_bytes()) {
+        return problem("memory", text, "choose a smaller --cache-bytes");
+    }
+    return cache < cache_bytes_useful_min
+               ? warning("memory", text,
+                         "large environments will not fit: give --cache-bytes, or more memory to the job")
+               : good("memory", text);
+}
+
+Finding check_cores() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    const int count = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 0;
+    const auto text = std::to_string(count) + " of " + std::to_string(std::thread::hardware_concurrency()) +
+                      " cores are allowed here";
+    return count == 1
+               ? warning(
+                     "cores", text,
+                     "the daemon shares this core with the programs: launch outside of a job step that is "
+                     "bound to it, or give --cores")
+               : good("cores", text);
+}
+
+Finding check_room_for_files() {
+    if (const auto room = check_room(); !room) {
+        return problem("tmp", room.error(), "");
+    }
+    if (const auto why = why_elsewhere(private_directory(::geteuid())); !why.empty()) {
+        return warning("tmp", why, "");
+    }
+    return good("tmp", "there is room in /tmp");
+}
+
+Finding check_mount(const std::string& mount, const std::string& batch_job) {
+    if (const auto live = find_live_instance(::getuid(), mount)) {
+        const bool own = live->batch_job.empty() || live->batch_job == batch_job;
+        return own ? good("mount", mount + " is served by process " + std::to_string(live->pid))
+                   : warning("mount", already_served(*live, batch_job), "");
+    }
+    const auto mounts = copper_mounts();
+    if (std::any_of(mounts.begin(), mounts.end(), [&](const CopperMount& m) { return m.point == mount; })) {
+        return problem("mount", mount + " is a dead Copper mount", "clear it with 'copper stop --local'");
+    }
+    return good("mount", mount + " is free");
+}
+
+Finding check_tree(const std::string& tree) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tree.c_str()), &::closedir);
+    return directory
+               ? good("tree", tree + " can be read")
+               : problem("tree", tree + ": " + error_text(), "mount it on this node, or give another --tree");
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,37 @@
+// What a node must have for a daemon. `copper launch` and `copper doctor` share these checks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/copper/common.hpp"
+
+namespace copper::cli {
+
+enum class Verdict { good, warning, problem };
+
+struct Finding {
+    std::string check;  // "fuse"
+    Verdict verdict = Verdict::good;
+    std::string text;    // what was found
+    std::string advice;  // what to do about it; empty if all is well
+    auto operator<=>(const Finding&) const = default;
+};
+nlohmann::json to_json(const Finding& finding);
+// Nothing if the text is no finding.
+std::optional<Finding> finding_from(const nlohmann::json& json);
+
+Finding check_fuse();
+// The limits that a launcher and daemons inherit. With fewer open files, or no room in files, some launchers
+// neither start anything nor end. Raises this process's own limit of open files if it is allowed to.
+Finding check_limits();
+Finding check_copperd(const std::string& copperd);
+Finding check_memory(std::uint64_t cache_bytes);
+Finding check_cores();
+Finding check_room_for_files();
+Finding check_mount(const std::string& mount, const std::string& batch_job);
+Finding check_tree(const std::string& tree);
+
+}  // namespace copper::cli
