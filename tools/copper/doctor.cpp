@@ -1,7 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
-#include <map>
+#include <span>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -65,21 +65,32 @@ std::string answer_of(const std::vector<Finding>& findings) {
            ",\"findings\":" + json_line(list) + "}";
 }
 
-void take_answers(const std::string& output, Findings& findings, std::vector<std::string>& heard) {
+struct Answer {
+    std::string host;
+    std::vector<Finding> findings;
+};
+Answer answer_from(const json& text) {
+    Answer answer{.host = text.at("host").get<std::string>(), .findings = {}};
+    for (const auto& finding : text.at("findings")) {
+        answer.findings.push_back(finding_from(finding));
+    }
+    return answer;
+}
+
+// Returns the hosts that have answered.
+std::vector<std::string> take_answers(const std::string& output, Findings& findings) {
+    std::vector<std::string> heard;
     std::istringstream lines(output);
     for (std::string line; std::getline(lines, line);) {
-        const auto start = line.find(answer_prefix);
-        const auto answer = start == std::string::npos ? std::nullopt : parse_json(line.substr(start));
-        if (!answer) {
-            continue;
-        }
-        heard.push_back(answer->value("host", ""));
-        for (const auto& each : answer->value("findings", json::array())) {
-            if (const auto finding = finding_from(each)) {
-                add(findings, *finding, heard.back());
+        const auto start = std::min(line.find(answer_prefix), line.size());
+        if (const auto answer = read_json(std::string_view(line).substr(start), answer_from)) {
+            heard.push_back(answer->host);
+            for (const auto& finding : answer->findings) {
+                add(findings, finding, answer->host);
             }
         }
     }
+    return heard;
 }
 
 // Asks all other nodes of the job through its launcher.
@@ -97,8 +108,7 @@ void examine_others(const Plan& plan, Findings& findings) {
     }
     const Placement placement{.hosts = others, .host_file = {}, .on_this_machine = 0};
     const auto output = capture(launch_command(plan.launcher, placement, command), hosts_patience);
-    std::vector<std::string> heard;
-    take_answers(output ? output->text : "", findings, heard);
+    const auto heard = take_answers(output ? output->text : "", findings);
     for (const auto& host : hosts_without(others, heard)) {
         add(findings,
             {"launcher", Verdict::problem, "copper cannot be started there by " + plan.launcher.program,
@@ -158,7 +168,7 @@ Result<void> examine(const DoctorOptions& options) {
     } else {
         add(findings,
             {"launcher", Verdict::good,
-             std::to_string(plan->nodes()) + " nodes, started by " +
+             std::to_string(plan->nodes()) + (plan->nodes() == 1 ? " node" : " nodes") + ", started by " +
                  (plan->launcher.family == Family::alone ? "copper itself" : plan->launcher.program) + " (" +
                  name_of(plan->launcher.family) + ")",
              ""},

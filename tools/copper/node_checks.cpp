@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 
 #include "base/error_text.hpp"
@@ -51,14 +52,14 @@ nlohmann::json to_json(const Finding& finding) {
             {"advice", finding.advice}};
 }
 
-std::optional<Finding> finding_from(const nlohmann::json& json) {
-    const auto name = json.value("verdict", "");
+Finding finding_from(const nlohmann::json& json) {
+    const auto name = json.at("verdict").get<std::string>();
     const auto verdict = std::find(verdict_names.begin(), verdict_names.end(), name);
     if (verdict == verdict_names.end()) {
-        return std::nullopt;
+        throw std::out_of_range(name + ": no verdict");
     }
-    return Finding{json.value("check", ""), static_cast<Verdict>(verdict - verdict_names.begin()),
-                   json.value("text", ""), json.value("advice", "")};
+    return {json.at("check").get<std::string>(), static_cast<Verdict>(verdict - verdict_names.begin()),
+            json.at("text").get<std::string>(), json.at("advice").get<std::string>()};
 }
 
 Finding check_fuse() {

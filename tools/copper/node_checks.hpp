@@ -20,8 +20,8 @@ struct Finding {
     auto operator<=>(const Finding&) const = default;
 };
 nlohmann::json to_json(const Finding& finding);
-// Nothing if the text is no finding.
-std::optional<Finding> finding_from(const nlohmann::json& json);
+// Throws a std::exception if it is no finding.
+Finding finding_from(const nlohmann::json& json);
 
 Finding check_fuse();
 // The limits that a launcher and daemons inherit. With fewer open files, or no room in files, some launchers
