@@ -28,7 +28,7 @@ namespace copper::cli {
 namespace {
 
 constexpr std::array verdict_names = {"good", "warning", "problem"};
-constexpr rlim_t open_files_min = 256;
+constexpr rlim_t open_files_min = 64;
 constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
 constexpr std::uint64_t cache_bytes_useful_min = std::uint64_t{512} << 20;
 constexpr std::chrono::seconds version_patience{10};
