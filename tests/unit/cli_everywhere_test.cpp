@@ -9,14 +9,14 @@
 namespace copper::cli {
 namespace {
 
-constexpr int waiting_hosts = 60;
+constexpr int waiting_hosts = 20;
 
 // srun for hosts of three kinds. Those that wait do so until all of them have been asked.
 constexpr const char* launcher_script = R"sh(#!/bin/sh
 case $* in
     *waiting*)
         touch "$0.$$"
-        while [ "$(ls "$0".* | wc -l)" -lt 60 ]; do sleep 0.05; done
+        while [ "$(ls "$0".* | wc -l)" -lt 20 ]; do sleep 0.05; done
         echo all were asked at once
         exit 3
         ;;
