@@ -1,6 +1,6 @@
 // A library for LD_PRELOAD with which `copper check` watches programs where strace cannot be used. It writes
 // what strace -y -xx -X raw -v would write (check_trace.hpp): one file per thread, in COPPER_CHECK_DIRECTORY.
-// ld.so opens shared libraries by itself and tells that by LD_DEBUG.
+// It does not see the shared libraries that ld.so opens; those are in the output of LD_DEBUG.
 //
 // It runs in all kinds of programs, so it needs nothing but the C library, and allocates no memory.
 #include <dirent.h>
