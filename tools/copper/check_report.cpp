@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/copper/process.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 
@@ -45,11 +46,6 @@ std::string advice_of(const Group& group) {
     std::string advice = cause_text(group.cause).advice;
     const auto at = group.cause == Cause::variable ? advice.find("NAME") : std::string::npos;
     return at == std::string::npos ? advice : advice.replace(at, 4, group.variable);
-}
-
-// "1 file", "2 files".
-std::string counted(std::uint64_t count, const std::string& noun) {
-    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 template <typename Items, typename Text>

@@ -168,7 +168,7 @@ Result<void> examine(const DoctorOptions& options) {
     } else {
         add(findings,
             {"launcher", Verdict::good,
-             std::to_string(plan->nodes()) + (plan->nodes() == 1 ? " node" : " nodes") + ", started by " +
+             counted(plan->nodes(), "node") + ", started by " +
                  (plan->launcher.family == Family::alone ? "copper itself" : plan->launcher.program) + " (" +
                  name_of(plan->launcher.family) + ")",
              ""},
@@ -184,8 +184,7 @@ Result<void> examine(const DoctorOptions& options) {
     std::cout << (options.json ? json_of(findings).dump(2) + "\n"
                                : text_of(findings, plan ? plan->nodes() : 1));
     return problems == 0 ? Result<void>()
-                         : failed(std::to_string(problems) + (problems == 1 ? " problem" : " problems") +
-                                  " (see above)");
+                         : failed(counted(static_cast<std::uint64_t>(problems), "problem") + " (see above)");
 }
 
 }  // namespace

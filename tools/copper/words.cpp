@@ -53,6 +53,10 @@ std::string shell_quote(const std::vector<std::string>& words) {
     return line;
 }
 
+std::string counted(std::uint64_t count, const std::string& noun) {
+    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
     constexpr std::size_t slips_max = 2;
     std::optional<std::string> found;

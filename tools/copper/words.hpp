@@ -1,6 +1,7 @@
 // Quotes and splits text like a shell, without a shell.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,9 @@ std::string joined(const Words& words, std::string_view separator) {
     }
     return text;
 }
+
+// "1 file", "2 files".
+std::string counted(std::uint64_t count, const std::string& noun);
 
 // The one of `known` that `word` is most likely a slip of the pen for: at most two letters wrong, missing,
 // too many, and not half of the word.
