@@ -139,3 +139,41 @@ class Pbs(MountTestCase):
                 with open(job.mirrored(2, a_document()), "rb"):
                     self.hook(program, "42.host")
                 self.assertEqual([], job.leftovers())
+
+
+class Setup(MountTestCase):
+    """tools/setup with a package manager that says much, installs what it is told, and can fail."""
+
+    APT = """#!/bin/sh
+echo "noise about $*"
+case $* in *install*) [ "$FAILS" = no ] && touch "$0.installed" ;; esac
+"""
+    QUERY = """#!/bin/sh
+[ ! -e "$(dirname "$0")/apt-get.installed" ] || printf '%s ii \\n' "$@"
+"""
+
+    def setUp(self):
+        self.need_root()
+        self.directory = self.make_directory()
+        for name, text in (("apt-get", self.APT), ("dpkg-query", self.QUERY)):
+            with open(f"{self.directory}/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(file.name, 0o755)
+
+    def setup(self, fails, expected):
+        environment = clean_environment(TMPDIR=self.directory, FAILS=fails)
+        environment["PATH"] = f"{self.directory}:{environment['PATH']}"
+        done = self.run_program(SCRIPTS.parent / "setup", "demo", env=environment, expected=expected)
+        logs = list(pathlib.Path(self.directory).glob("*.log"))
+        return done.stdout.decode() + done.stderr.decode(), logs
+
+    def test_noise_goes_to_a_log(self):
+        said, logs = self.setup(fails="no", expected=0)
+        self.assertEqual("tools/setup: installing python3-numpy python3-scipy strace\n", said)
+        self.assertEqual([], logs)
+        self.assertEqual(("", []), self.setup(fails="no", expected=0), "nothing is missing any more")
+
+    def test_log_is_named_if_installing_fails(self):
+        said, logs = self.setup(fails="yes", expected=1)
+        self.assertIn(f"all that it printed is in {logs[0]}\n", said)
+        self.assertIn("noise about update\n", logs[0].read_text(encoding="utf-8"))
