@@ -2,12 +2,14 @@
 
 import json
 import os
+import pathlib
 import shlex
 import signal
 import unittest
 
 from copper import CopperError, command_lines, key_of_job, wait_until
 from import_storm import Workload
+from pages import PROGRAM, in_place, make_software, script_of, write
 from slurm import Slurm as Batch, why_no_slurm
 from test_mpirun import MOUNT, ClusterTestCase
 
@@ -95,6 +97,19 @@ class Slurm(SlurmTestCase):
         alone = self.import_and_count(1)
         self.assertGreater(min(alone), 0)
         self.assertEqual(alone, self.import_and_count(4))
+
+    def test_script_of_the_documentation(self):
+        directory = self.slurm.directory
+        make_software(directory)
+        write(pathlib.Path(directory) / "train.py", PROGRAM)
+        script = "\n".join(line for line in script_of("docs/use/slurm.md").splitlines() if not line.startswith("#"))
+        job = self.slurm.submit(f"cd {directory}\nset -e\n{in_place(script, directory)}", 4)
+        wait_until(lambda: not self.slurm.is_there(job), JOB_SECONDS_MAX, "the end of the job")
+        said = self.slurm.output(job)
+        self.assertEqual(8, said.count("trained\n"), said)
+        self.assertIn("4 of 4 serve", said)
+        self.assertNotIn("hardly any program used the mirror", said)
+        self.check_nothing_left()
 
     def use(self):
         names = {f"used-{rank}" for rank in range(8)}

@@ -12,6 +12,7 @@ import unittest
 from copper import REPOSITORY, clean_environment, copper_program
 from import_storm import PYTHON, mirrored_variables
 from mounted import MountTestCase
+from pythons import copy_python
 
 # Imports some 200 files of the standard library, and runs its first argument.
 PROGRAM = """
@@ -22,8 +23,6 @@ exec(sys.argv[1])
 """
 ASK_PATHS = ("print(json.dumps({'path': sys.path, 'prefixes': [sys.prefix, sys.base_prefix], 'executable': sys.executable,"
              " 'PYTHONPATH': os.environ.get('PYTHONPATH'), 'asyncio': asyncio.__file__}))")
-LEFT_OUT = ("test", "tests", "idlelib", "lib2to3", "ensurepip", "turtledemo", "pydoc_data", "tkinter", "config-*",
-            "dist-packages", "site-packages", "sitecustomize.py")
 EDITABLE = """
 import sys
 from importlib.util import spec_from_file_location
@@ -53,7 +52,7 @@ class Bypass(MountTestCase):
         cls.trees = [f"{directory}/software", f"{directory}/home dir"]
         software, cls.home = cls.trees
         cls.base = f"{software}/python"
-        cls.python, cls.version = cls.copy_python(cls.base)
+        cls.python, cls.version = copy_python(cls.base)
         cls.tool = f"{cls.base}/bin/tool"
         write(cls.tool, f"#!{cls.python}\n{PROGRAM}", 0o755)
         cls.venv = cls.make_environment("venv")
@@ -63,20 +62,6 @@ class Bypass(MountTestCase):
         write(f"{cls.home}/.local/lib/{cls.version}/site-packages/of_user.py", "")
         cls.job = cls.launch_for_class(nodes=1, trees=cls.trees)
         cls.root = cls.job.root(0)
-
-    @staticmethod
-    def copy_python(prefix):
-        """A Python that needs nothing outside `prefix` but shared libraries. Returns its program, and "python3.X"."""
-        code = ("import os, sys, sysconfig\n"
-                "print(os.path.realpath(sys.executable), sysconfig.get_path('stdlib'), getattr(sys, 'platlibdir', 'lib'))")
-        program, library, lib = subprocess.run([PYTHON, "-I", "-c", code], check=True, capture_output=True, text=True,
-                                               env=clean_environment()).stdout.split()
-        version = os.path.basename(library)
-        os.makedirs(f"{prefix}/bin")
-        shutil.copy2(program, f"{prefix}/bin/{version}")
-        os.symlink(version, f"{prefix}/bin/python3")
-        shutil.copytree(library, f"{prefix}/{lib}/{version}", ignore=shutil.ignore_patterns(*LEFT_OUT))
-        return f"{prefix}/bin/python3", version
 
     @classmethod
     def make_environment(cls, name):

@@ -1,0 +1,84 @@
+"""Every command of README.md and docs/ is run, with stand-ins for what only clusters have (tests/support/pages.py)."""
+
+import pathlib
+import re
+import subprocess
+
+from copper import REPOSITORY, build_directory, clean_environment, copper_program, mounts_below
+from mounted import MountTestCase
+from pages import BLOCK, PAGES, PROGRAM, blocks, in_place, make_software, write
+
+IN_A_JOB = """
+source /lustre/sw/conda/bin/activate
+copper launch --tree /lustre/sw/conda >/dev/null
+eval "$(copper env)"
+"""
+
+# One process, here; sets the variables that are named.
+STAND_IN = """#!/bin/bash
+while [[ ${1:-} == -* ]]; do
+    case $1 in
+        --genv) export "${2?}" && shift 2 ;;
+        -n | -N | --ppn | --tasks-per-node) shift 2 ;;
+        *) shift ;;
+    esac
+done
+exec "$@"
+"""
+
+
+class Docs(MountTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.directory = pathlib.Path(cls.make_directory())
+        make_software(cls.directory)
+        write(cls.directory / "functions", in_place("module() { source /lustre/sw/conda/bin/activate; }\n", cls.directory))
+        for name in ("srun", "mpiexec"):
+            write(cls.directory / "bin" / name, STAND_IN, 0o755)
+
+    def run_in(self, work, *words):
+        environment = clean_environment(HOME=work, USER="me", COPPER_MOUNT=f"{work}/tmp/copper",
+                                        BASH_ENV=f"{self.directory}/functions")
+        environment["PATH"] = ":".join([f"{self.directory}/bin", f"{build_directory()}/tools", f"{REPOSITORY}/tools/job",
+                                        environment["PATH"]])
+        return subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, check=False)
+
+    def run_block(self, text, mark):
+        """Runs a block with everything below /lustre and /tmp/$USER in places of the test's own."""
+        work = pathlib.Path(self.make_directory())
+        (work / "tmp/copper").mkdir(parents=True)
+        write(work / "train.py", PROGRAM)
+        text = (IN_A_JOB if mark else "") + text
+        write(work / "block.sh", in_place(text, self.directory).replace("/tmp/$USER", f"{work}/tmp"))
+        try:
+            done = self.run_in(work, "bash", "-e", "block.sh")
+        finally:
+            stopped = self.run_in(work, copper_program(), "stop")
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        said = done.stdout + stopped.stdout
+        if "train.py" in text or "solver" in text:
+            self.assertRegex(said, "(?m)^(trained|solved)$")
+            self.assertNotIn("hardly any program used the mirror", said)
+        if not mark:
+            self.assertIn("nothing serves", stopped.stdout, "the block does not stop what it launches")
+        self.assertEqual([], mounts_below(work))
+
+    def test_every_block(self):
+        for place, mark, text in blocks():
+            if not mark.startswith("not run: "):
+                with self.subTest(place):
+                    self.run_block(text, mark)
+
+    def test_commands_in_the_text(self):
+        """Commands and options between backquotes exist."""
+        helps = {}
+        for page in PAGES:
+            text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+            for command, words in re.findall(r"`copper\s+([a-z]+)\b([^`]*)`", text):
+                with self.subTest(page.name, command=command, words=words):
+                    if command not in helps:
+                        helps[command] = self.run_program(copper_program(), command, "--help").stdout.decode()
+                    for option in re.findall(r"(?<!\S)--[a-z-]+", words.partition(" -- ")[0]):
+                        self.assertRegex(helps[command], rf"(?m)(^|[\s,]){option}\b")
