@@ -33,6 +33,11 @@ constexpr int exit_by_signal = 128;
 // When all nodes leave MPI together, a node that was lost meanwhile would block the others for ever.
 constexpr std::chrono::seconds leave_time_max{10};
 
+int fail(const std::string& error, int exit_code) {
+    std::cerr << "copperd: " << error << '\n';
+    return exit_code;
+}
+
 struct CommandLine {
     FlagTexts texts;
     std::optional<std::string> config;
@@ -51,8 +56,7 @@ CommandLine parse(int argc, char** argv) {
     } catch (const CLI::Success& help) {
         line.exit_code = app.exit(help);
     } catch (const CLI::ParseError& error) {
-        app.exit(error);
-        line.exit_code = exit_usage;
+        line.exit_code = fail(std::string(error.what()) + "\nTry 'copperd --help'.", exit_usage);
     }
     if (config_option->count() > 0) {
         line.config = config;
@@ -143,11 +147,6 @@ void give_memory_back() {
     ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     ::mallopt(M_ARENA_MAX, 8);
 #endif
-}
-
-int fail(const std::string& error, int exit_code) {
-    std::cerr << "copperd: " << error << '\n';
-    return exit_code;
 }
 
 using GivenKey = tl::expected<std::optional<JobKey>, std::string>;

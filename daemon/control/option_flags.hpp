@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "daemon/control/option_values.hpp"
 #include "daemon/control/options.hpp"
 
 namespace copper {
@@ -24,6 +25,10 @@ inline void add_option_flags(CLI::App& app, FlagTexts& texts,
                     texts[name] = {count > 0 ? "true" : "false"};
                 },
                 row.help);
+            option->check([](const std::string& text) {
+                const auto parsed = parse_switch(text);
+                return parsed ? std::string() : parsed.error();
+            });
         } else {
             option = app.add_option_function<std::vector<std::string>>(
                 "--" + row.name,

@@ -85,11 +85,6 @@ std::optional<Texts> texts_of(const toml::node& node) {
     return texts.empty() ? std::nullopt : std::optional(texts);
 }
 
-Taken read_file(const std::string& path, Sources& sources) {
-    const auto text = read_text_file(path);
-    return text ? add_config(*text, path, sources) : wrong(text.error());
-}
-
 }  // namespace
 
 const std::vector<std::string>& launch_option_names() {
@@ -147,7 +142,10 @@ tl::expected<Sources, std::string> read_sources(const std::optional<std::string>
                       : variable != nullptr && *variable != '\0' ? std::optional<std::string>(variable)
                                                                  : std::nullopt;
     if (file) {
-        if (const auto taken = read_file(*file, sources); !taken) {
+        const auto text = read_text_file(*file);
+        const auto taken = text ? add_config(*text, *file, sources)
+                                : wrong((config_file ? "--config " : "COPPER_CONFIG ") + text.error());
+        if (!taken) {
             return wrong(taken.error());
         }
     }

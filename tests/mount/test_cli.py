@@ -70,7 +70,7 @@ class Commands(MountTestCase):
 
     def test_environment_fails_in_eval(self):
         for words, says in ((["--mount", "/tmp/nothing-here"], "no Copper serves /tmp/nothing-here"),
-                            (["--shell", "ksh"], "ksh not in"), (["--unset", "--prefix", "/usr"], "excludes")):
+                            (["--shell", "ksh"], "ksh not in"), (["--unset", "--prefix", "/usr"], "not together")):
             script = f'set -e; eval "$({copper_program()} env {" ".join(words)})"; echo survived'
             done = self.run_program("sh", "-c", script, env=clean_environment(), expected=1)
             self.assertEqual(b"", done.stdout)

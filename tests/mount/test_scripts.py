@@ -89,14 +89,6 @@ class Scripts(MountTestCase):
                 self.assertEqual(0, sum(totals["fallbacks"].values()))
                 self.stop()
 
-    def test_misuse(self):
-        for flags, says in ((["-x"], "unknown flag -x"), (["-l", 9], "-l 9"), (["-l"], "-l needs a value"),
-                            (["-t", "printer"], "-t printer"), (["-M", "10M"], "-M 10M"), (["more"], "more")):
-            with self.subTest(flags):
-                self.assertIn(says, self.launch(*flags, expected=1))
-        self.assertIn("unknown flag -x", self.script("stop_copper.sh", "-x", expected=1))
-        self.assertEqual([], self.job.leftovers())
-
 
 class Pbs(MountTestCase):
     """Prologue and epilogue, as PBS calls them: as root, with the job's id and user."""

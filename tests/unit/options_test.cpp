@@ -88,7 +88,7 @@ TEST_F(OptionsTest, ErrorsNameTheirSource) {
               config + ": key 'arity': must be a text, a number, true or false, or an array of them");
     file("arity = ");
     EXPECT_TRUE(error_of({}, config).starts_with(config + ":1: "));
-    EXPECT_EQ(error_of({}, "/nowhere.toml"), "/nowhere.toml: No such file or directory");
+    EXPECT_EQ(error_of({}, "/nowhere.toml"), "--config /nowhere.toml: No such file or directory");
     set("COPPER_DEADLINE", "soon");
     EXPECT_EQ(error_of({}), "COPPER_DEADLINE: 'soon' is not a number of seconds from 0.01 to 3600");
 }

@@ -25,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-constexpr int exit_not_found = 127;  // as in shells
-
 struct CheckOptions {
     MirrorOptions mirror;
     Words run_options;  // the same as words, for `copper run`
@@ -253,8 +251,7 @@ Result<void> check(const CheckOptions& options) {
         return tl::make_unexpected(environment.error());
     }
     if (!find_program(options.command.front())) {
-        return tl::make_unexpected(
-            Failure{exit_not_found, options.command.front() + ": not found, or not executable"});
+        return not_found(options.command.front());
     }
     const Scratch scratch;
     if (scratch.path().empty()) {

@@ -249,12 +249,17 @@ Result<void> launch(const LaunchOptions& options) {
     if (!plan) {
         return tl::make_unexpected(plan.error());
     }
+    for (const auto& warning : plan->daemon.warnings) {
+        say("warning: " + warning);
+    }
     if (options.dry_run) {
         std::cout << shell_quote(plan->command) << "\n";
         return {};
     }
-    for (const auto& warning : plan->daemon.warnings) {
-        say("warning: " + warning);
+    for (const auto& path : options.prefetch) {
+        if (!resolve_path(path)) {
+            return misused("--prefetch " + path + ": no such path");
+        }
     }
     const auto lock = LaunchLock::take(plan->daemon.mount);
     if (!lock) {

@@ -37,11 +37,13 @@ std::string setting(const std::string& flag, const Sources& sources, const char*
                                                                             : fallback;
 }
 
-Result<std::uint32_t> parse_local(const std::string& text) {
+// `source`: the option, the variable or the key of a file.
+Result<std::uint32_t> parse_local(const std::string& source, const std::string& text) {
     std::uint32_t nodes = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), nodes);
     if (error != std::errc() || end != text.data() + text.size() || nodes == 0 || nodes > local_nodes_max) {
-        return misused("--local " + text + ": must be a number from 1 to " + std::to_string(local_nodes_max));
+        return misused(source + " " + text + ": must be a number from 1 to " +
+                       std::to_string(local_nodes_max));
     }
     return nodes;
 }
@@ -80,11 +82,15 @@ std::vector<std::string> kept_variables(const LaunchOptions& options, const Sour
 
 Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Plan& plan) {
     const auto local = setting(options.local, sources, "local", "");
+    if (!options.local.empty() && !options.nodes_from.empty()) {
+        return misused("--local: not together with --nodes-from");
+    }
     LauncherChoice choice{.name = setting(options.launcher, sources, "launcher", "auto"),
                           .arguments = setting("", sources, "launcher-args", ""),
                           .one_machine = !local.empty()};
     if (choice.one_machine) {
-        const auto nodes = parse_local(local);
+        const auto nodes =
+            parse_local(options.local.empty() ? sources.by_name.at("local").source : "--local", local);
         if (!nodes) {
             return tl::make_unexpected(nodes.error());
         }

@@ -44,6 +44,13 @@ std::string general_reason(const LaunchOutcome& outcome, const Plan& plan) {
                " nodes (is copperd built with the MPI that the launcher belongs to?)";
     }
     if (outcome.end == LaunchEnd::ended) {
+        // What a daemon said that could not report.
+        constexpr std::string_view daemon = "copperd: ";
+        for (const auto& line : outcome.tail) {
+            if (line.starts_with(daemon)) {
+                return line.substr(daemon.size());
+            }
+        }
         return (plan.launcher.family == Family::alone ? "copperd" : plan.launcher.program) +
                " ended before all nodes were ready: " + describe_status(outcome.status);
     }

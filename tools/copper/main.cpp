@@ -11,7 +11,7 @@
 #include "tools/copper/common.hpp"
 #include "tools/copper/environment.hpp"
 #include "tools/copper/everywhere.hpp"
-#include "tools/copper/words.hpp"
+#include "tools/copper/misuse.hpp"
 
 namespace {
 
@@ -26,37 +26,6 @@ int report(const CLI::App& app, const Failure& failure) {
         std::cout << "false" << std::endl;
     }
     return failure.exit_code;
-}
-
-std::string or_rather(std::string_view word, const std::vector<std::string>& known) {
-    const auto near = nearest(word, known);
-    return near ? "; did you mean " + *near + "?" : std::string();
-}
-
-std::vector<std::string> names_of_commands(const CLI::App& app) {
-    std::vector<std::string> names;
-    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-        names.push_back(command->get_name());
-    }
-    return names;
-}
-
-// For arguments that no option or command takes.
-std::string why_unexpected(const CLI::App& app) {
-    const auto commands = app.get_subcommands();
-    const CLI::App& asked = commands.empty() ? app : *commands.front();
-    const auto rest = app.remaining(true);
-    const auto option =
-        std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word.starts_with('-'); });
-    const std::string help = "\nTry 'copper " + (commands.empty() ? "" : asked.get_name() + " ") + "--help'.";
-    if (option == rest.end()) {
-        return (rest.empty() ? "" : rest.front()) + ": unexpected argument" + help;
-    }
-    std::vector<std::string> known;
-    for (const auto* each : asked.get_options()) {
-        known.push_back(each->get_name());
-    }
-    return *option + ": no such option" + or_rather(option->substr(0, option->find('=')), known) + help;
 }
 
 // PATH may lead into the mirror (`copper env`). A program must not run out of what it is about to end.
@@ -82,6 +51,7 @@ int main(int argc, char** argv) {
                            add_doctor, add_prefetch, add_profile}) {
         add(app, action);
     }
+    check_values(app);
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     if (!words.empty() && (words.front() == "run" || words.front() == "check")) {
         // CLI11 takes "[a,b]" for a list. A NUL at the end prevents that, and execvp(3) does not see it.
@@ -94,18 +64,8 @@ int main(int argc, char** argv) {
         app.parse(std::move(words));
     } catch (const CLI::Success& asked_for_help) {
         return app.exit(asked_for_help);
-    } catch (const CLI::RequiredError& error) {
-        // CLI11 reports an unknown command as a missing one.
-        const auto others = app.remaining();
-        const std::string what = others.empty() ? error.what()
-                                                : others.front() + ": no such command" +
-                                                      or_rather(others.front(), names_of_commands(app));
-        return report(app, {exit_usage, what + "\nTry 'copper --help'."});
-    } catch (const CLI::ExtrasError&) {
-        return report(app, {exit_usage, why_unexpected(app)});
     } catch (const CLI::ParseError& error) {
-        return report(app, {exit_usage,
-                            std::string(error.what()) + "\nTry 'copper --help' or 'copper COMMAND --help'."});
+        return report(app, misuse(app, error));
     }
     const auto done = action();
     if (!done) {

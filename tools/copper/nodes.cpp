@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/error_text.hpp"
 #include "base/host_name.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/node_list.hpp"
@@ -25,10 +26,11 @@ bool is_set(const char* variable) {
 
 Result<std::vector<std::string>> nodes_in_file(const std::string& path) {
     std::ifstream file(path);
-    std::stringstream text;
-    if (!file || !(text << file.rdbuf())) {
-        return misused("node list " + path + ": cannot be read, or is empty");
+    if (!file) {
+        return misused("node list " + path + ": " + error_text());
     }
+    std::stringstream text;
+    text << file.rdbuf();
     auto hosts = parse_hosts(text.str());
     if (hosts.empty()) {
         return misused("node list " + path + ": names no host");

@@ -35,6 +35,9 @@ Result<void> print_path(const PathOptions& options) {
         return tl::make_unexpected(instance.error());
     }
     const std::string& mount = instance->mount;
+    if (options.path.empty()) {
+        return misused("an empty path");
+    }
     const auto place = absolute_path(options.path);
     if (!place) {
         return tl::make_unexpected(place.error());

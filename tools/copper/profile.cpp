@@ -96,8 +96,9 @@ void add_profile(CLI::App& app, Action& action) {
     command->require_subcommand(1);
     command->add_subcommand("list", "This user's profiles")->callback([&action] { action = list; });
     auto* shown = command->add_subcommand("show", "What a profile holds, in order of first use");
-    shown->add_option("NAME", *names, "A name of the list, or a file")->required()->expected(1);
-    shown->callback([names, &action] { action = [names] { return show(names->front()); }; });
+    auto name = std::make_shared<std::string>();
+    shown->add_option("NAME", *name, "A name of the list, or a file")->required();
+    shown->callback([name, &action] { action = [name] { return show(*name); }; });
     auto* removed = command->add_subcommand("remove", "Remove profiles: the next job records anew");
     removed->add_option("NAME", *names, "Names of the list, or files")->required();
     removed->callback([names, &action] { action = [names] { return remove(*names); }; });

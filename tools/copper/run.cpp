@@ -57,9 +57,11 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
     const auto& mirror = environment->mirror;
     // A command given by its path goes through the mount, like one found in PATH.
     command.front() = program_through_mirror(mirror, command.front(), resolve_path).value_or(command.front());
-    if (const auto program = find_program(command.front())) {
-        command = with_mirrored_interpreter(mirror, *program, std::move(command), resolve_path);
+    const auto program = find_program(command.front());
+    if (!program) {
+        return not_found(command.front());
     }
+    command = with_mirrored_interpreter(mirror, *program, std::move(command), resolve_path);
     if (!options.no_python_modules) {
         mirror_standard_library(mirror, command);
     }
@@ -70,7 +72,7 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
     }
     arguments.push_back(nullptr);
     ::execvp(arguments.front(), arguments.data());
-    return failed(command.front() + ": " + error_text());
+    return tl::make_unexpected(Failure{exit_cannot_start, command.front() + ": " + error_text()});
 }
 
 }  // namespace

@@ -262,13 +262,14 @@ void add_stop(CLI::App& app, Action& action) {
     auto options = std::make_shared<StopOptions>();
     auto* command =
         app.add_subcommand("stop", "Unmount and end all daemons of the job; does nothing if there are none");
-    command->add_option("--mount", options->mount,
-                        "The mount that names the job (default /tmp/$USER/copper)");
+    auto* mount = command->add_option("--mount", options->mount,
+                                      "The mount that names the job (default /tmp/$USER/copper)");
     auto* local = command->add_flag("--local", options->local,
                                     "This node only, in any state, without a launcher: all of this "
                                     "user's instances (as root: everybody's), or that of --mount");
     command->add_option("--user", options->user, "With --local, as root: only this user's (name or id)")
-        ->needs(local);
+        ->needs(local)
+        ->excludes(mount);
     command
         ->add_option("--batch-job", options->batch_job,
                      "With --local: spare live instances of other batch jobs than this one (default: the job "

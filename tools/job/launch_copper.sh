@@ -73,6 +73,7 @@ not_needed=''
 profiling=''
 given=''
 
+[[ ${1:-} != --help ]] || set -- -h
 while getopts ':l:t:d:T:M:E:PN:AI:s:b:F:a:n:v:h' flag; do
     [[ $flag == [vd:?] ]] || given+=" -$flag"
     case $flag in
@@ -108,6 +109,8 @@ case $log_where in
     file | stdout | both) ;;
     *) fail "-t $log_where: must be file, stdout or both" ;;
 esac
+[[ $readers =~ ^[1-9][0-9]*$ ]] || fail "-T $readers: must be a number of readers"
+[[ -z $cores || $cores =~ ^[0-9,-]+$ ]] || fail "-b $cores: must be a list of cores such as 1,2,8-11"
 [[ -z $file_bytes || $file_bytes =~ ^[0-9]+$ ]] || fail "-M $file_bytes: must be a number of bytes"
 [[ -z $not_needed ]] || notice "accepted, not needed any more:$not_needed"
 [[ -z $profiling ]] || notice "accepted; the profiling files follow in a later version:$profiling"
