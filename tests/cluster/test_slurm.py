@@ -2,16 +2,20 @@
 
 import json
 import os
+import random
 import shlex
 import signal
+import time
 import unittest
 
 from copper import CopperError, command_lines, key_of_job, wait_until
 from import_storm import Workload
 from slurm import Slurm as Batch, why_no_slurm
+from slurm_kills import PARTS, Kills
 from test_mpirun import MOUNT, ClusterTestCase
 
 JOB_SECONDS_MAX = 180
+SUSPENSION_SECONDS = 10
 
 # The import runs twice on each node. After `stopped`, the job stays, so that the test can look before the epilogue cleans up.
 IMPORT = """set -eux
@@ -32,6 +36,8 @@ USE = """set -eux
 copper launch --tree {tree}
 srun sh -c 'cd {mount}{tree} && exec 3<numpy/__init__.py && touch {directory}/used-$SLURM_PROCID && exec sleep 600'
 """
+
+KILLS = 6
 
 
 class SlurmTestCase(ClusterTestCase):
@@ -124,3 +130,30 @@ class Slurm(SlurmTestCase):
         os.kill(daemons["cn2"], signal.SIGKILL)
         self.slurm.end_jobs()
         self.check_nothing_left()
+
+    def test_suspended_job(self):
+        """Its daemons stand still for a while. Then they go on, and serve."""
+        self.use()
+        daemons = self.hosts.processes("copperd")
+        job = self.hosts.check("cn0", "squeue", "-h", "-o", "%A", **self.slurm.environment).strip()
+        self.hosts.check("cn0", "scontrol", "suspend", job, **self.slurm.environment)
+        wait_until(lambda: all(self.state(pid) == "T" for pid in daemons), 20, "the suspension of all daemons")
+        time.sleep(SUSPENSION_SECONDS)
+        self.hosts.check("cn0", "scontrol", "resume", job, **self.slurm.environment)
+        wait_until(lambda: json.loads(self.hosts.run("cn0", "copper", "stats", "--json").stdout or "{}").get("alive") == 4,
+                   30, "the return of all nodes")
+        self.assertEqual(daemons, self.hosts.processes("copperd"))
+        self.storm("numpy", self.hosts.names, processes=1)
+
+    @staticmethod
+    def state(pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0]
+
+    def test_killed_at_random_moments(self):
+        seed = random.randrange(1 << 32)
+        print(f"seed {seed}", end=" ", flush=True)
+        kills = Kills(self.slurm, random.Random(seed))
+        for number in range(KILLS):
+            how, left, _ = kills.kill(PARTS[number % len(PARTS)])
+            self.assertEqual([], left, f"{how} (seed {seed})")
