@@ -37,6 +37,16 @@ copper launch --tree {tree}
 srun sh -c 'cd {mount}{tree} && exec 3<numpy/__init__.py && touch {directory}/used-$SLURM_PROCID && exec sleep 600'
 """
 
+# The job does nothing of its own for Copper.
+ASKING = """set -eux
+cd {directory}
+export PYTHONPATH={tree} PYTHONDONTWRITEBYTECODE=1
+srun --nodes=4 --ntasks-per-node=1 python3 -c 'import numpy, os; print(os.uname().nodename, numpy.__file__)' >imported
+copper stats --json >stats || true
+touch stopped
+sleep 600
+"""
+
 KILLS = 6
 
 
@@ -47,7 +57,7 @@ class SlurmTestCase(ClusterTestCase):
         if reason:
             raise unittest.SkipTest(reason)
         super().setUpClass()
-        cls.slurm = Batch(cls.hosts)
+        cls.slurm = Batch(cls.hosts, cpus=8)
         cls.slurm.start()
 
 
@@ -60,7 +70,7 @@ class Slurm(SlurmTestCase):
     def forget_files(self):
         """Removes the files of an earlier job."""
         for name in os.listdir(self.slurm.directory):
-            if name in ("status", "stats", "stopped") or name.startswith("used-"):
+            if name in ("status", "stats", "stopped", "imported") or name.startswith("used-"):
                 os.unlink(f"{self.slurm.directory}/{name}")
 
     def check_nothing_left(self):
@@ -71,9 +81,9 @@ class Slurm(SlurmTestCase):
         with open(f"{self.slurm.directory}/{name}", encoding="utf-8") as file:
             return file.read()
 
-    def run_until(self, names, script, nodes):
+    def run_until(self, names, script, nodes, *options, **variables):
         """Submits the job and waits until it has made these files."""
-        job = self.slurm.submit(script, nodes)
+        job = self.slurm.submit(script, nodes, *options, **variables)
 
         def is_over():
             return names <= set(os.listdir(self.slurm.directory)) or not self.slurm.is_there(job)
@@ -130,6 +140,28 @@ class Slurm(SlurmTestCase):
         os.kill(daemons["cn2"], signal.SIGKILL)
         self.slurm.end_jobs()
         self.check_nothing_left()
+
+    def ask(self, *options, **variables):
+        """Runs a job that may ask for a mirror. Returns what its tasks imported, by host."""
+        self.run_until({"stopped"}, ASKING.format(directory=self.slurm.directory, tree=self.tree), 4, *options,
+                       COPPER_TREE=self.tree, **variables)
+        return dict(line.split() for line in self.read("imported").splitlines())
+
+    def test_mirror_by_asking(self):
+        for options, variables in ((["--comment=copper"], {}), ([], {"COPPER_MIRROR": "1"})):
+            with self.subTest(options=options, variables=variables):
+                imported = self.ask(*options, **variables)
+                self.assertEqual({host: f"{MOUNT}{self.tree}/numpy/__init__.py" for host in self.hosts.names}, imported)
+                self.assertEqual(4, json.loads(self.read("stats"))["alive"])
+                self.slurm.end_jobs()
+                self.check_nothing_left()
+                self.assertEqual("", "".join(self.hosts.check(host, "sh", "-c", "ls /run/copper-asked 2>/dev/null; true")
+                                             for host in self.hosts.names))
+                self.forget_files()
+
+    def test_no_mirror_without_asking(self):
+        imported = self.ask("--comment=copperfield")
+        self.assertEqual({host: f"{self.tree}/numpy/__init__.py" for host in self.hosts.names}, imported)
 
     def test_suspended_job(self):
         """Its daemons stand still for a while. Then they go on, and serve."""

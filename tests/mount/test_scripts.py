@@ -98,8 +98,19 @@ class Scripts(MountTestCase):
         self.assertEqual([], self.job.leftovers())
 
 
-class Pbs(MountTestCase):
-    """Prologue and epilogue, as PBS calls them: as root, with the job's id and user."""
+# What pbs-hook.py uses of the module that PBS Pro gives to hooks.
+PBS_MODULE = """import types
+EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END, LOG_ERROR = 0x80, 0x100, 0x200, 1
+def event():
+    return types.SimpleNamespace(type={event}, job=types.SimpleNamespace(id="{job}", euser="root"), accept=lambda: print("accepted"))
+def logmsg(level, text):
+    print(text)
+"""
+
+
+class Sites(MountTestCase):
+    """Prologues and epilogues, with the arguments and environment that the batch systems document. Slurm's run in
+    tests/cluster/test_slurm.py."""
 
     alone = True  # they end what a user has on the machine outside any batch job
 
@@ -107,35 +118,74 @@ class Pbs(MountTestCase):
         self.need_root()
         self.installed = self.make_directory()
         self.run_program("cmake", "--install", build_directory(), "--prefix", self.installed)
+        self.site = f"{self.installed}/libexec/copper/site"
         self.copies = self.make_directory()  # as sites have them, in mom_priv
         for name in ("prologue", "epilogue"):
-            shutil.copy(f"{self.installed}/libexec/copper/{name}/copper-pbs-{name}.sh", f"{self.copies}/{name}")
+            shutil.copy(f"{self.site}/torque-{name}.sh", f"{self.copies}/{name}")
+            shutil.copy(f"{self.site}/torque-{name}.sh", f"{self.copies}/{name}.parallel")
 
-    def hook(self, program, batch_job):
-        done = self.run_program(program, batch_job, "root", "root",
-                                env=clean_environment(COPPER=f"{self.installed}/bin/copper"))
+    def torque(self, name, batch_job):
+        """Its environment is empty. (COPPER, because the test does not install into /usr/local.)"""
+        self.run_quietly([f"{self.copies}/{name}", batch_job, "root", "root", "name", "17", "nodes=2", "mem=1kb", "batch", ""],
+                         COPPER=f"{self.installed}/bin/copper")
+
+    def flux(self, name, batch_job):
+        self.run_quietly([f"{self.site}/flux-{name}.sh"], FLUX_JOB_ID=batch_job, FLUX_JOB_USERID="0", PATH="/usr/bin:/bin")
+
+    def pbs_hook(self, event, batch_job):
+        module = self.make_directory()
+        pathlib.Path(module, "pbs.py").write_text(PBS_MODULE.format(event=event, job=batch_job), encoding="utf-8")
+        said = self.run_quietly(["/usr/bin/python3", f"{self.site}/pbs-hook.py"], PYTHONPATH=module, PYTHONDONTWRITEBYTECODE="1",
+                                COPPER_NODE_SCRIPT=f"{self.site}/copper-node.sh")
+        self.assertEqual(b"accepted\n", said)
+
+    def run_quietly(self, words, **environment):
+        done = self.run_program(*words, env=environment)
         self.assertEqual(b"", done.stderr)
+        return done.stdout
 
     def test_only_what_belongs_to_the_job_is_ended(self):
-        job = self.launch(nodes=2, trees=["/usr/share/doc"], environment={"PBS_JOBID": "42.host"})
-        for program in (f"{self.copies}/prologue", f"{self.copies}/epilogue"):
-            self.hook(program, "43.host")
-            self.assertEqual(2, len(job.daemons()), "the other job's")
-        self.hook(f"{self.copies}/epilogue", "42.host")
-        self.assertEqual([], job.leftovers())
+        # One node: Open MPI's mpirun takes FLUX_JOB_ID for a Flux that it can ask.
+        for variable, job_id, other, before, after in (
+                ("PBS_JOBID", "42.host", "43.host", [lambda job: self.torque("prologue", job),
+                                                    lambda job: self.torque("prologue.parallel", job)],
+                 lambda job: self.torque("epilogue.parallel", job)),
+                ("PBS_JOBID", "42.host", "43.host", [lambda job: self.pbs_hook("EXECJOB_PROLOGUE", job)],
+                 lambda job: self.pbs_hook("EXECJOB_EPILOGUE", job)),
+                ("PBS_JOBID", "42.host", "43.host", [lambda job: self.pbs_hook("EXECJOB_EPILOGUE", job)],
+                 lambda job: self.pbs_hook("EXECJOB_END", job)),
+                ("FLUX_JOB_ID", "ƒ2oL", "f2oM", [lambda job: self.flux("prolog", job)],
+                 lambda job: self.flux("epilog", job.replace("ƒ", "f"))),
+                ("FLUX_JOB_ID", "f2oL", "ƒ2oM", [], lambda job: self.flux("epilog", job.replace("f", "ƒ")))):
+            with self.subTest(variable):
+                job = self.launch(nodes=1, trees=["/usr/share/doc"], environment={variable: job_id})
+                for hook in (*before, after):
+                    hook(other)
+                    self.assertEqual(1, len(job.daemons()), "the other job's")
+                after(job_id)
+                self.assertEqual([], job.leftovers())
 
     def test_what_belongs_to_no_job_is_ended(self):
         job = self.launch(nodes=2, trees=["/usr/share/doc"])
-        self.hook(f"{self.copies}/epilogue", "43.host")
+        self.torque("epilogue", "43.host")
         self.assertEqual([], job.leftovers())
 
     def test_whatever_state_it_is_in(self):
-        for program in (f"{self.copies}/prologue", f"{self.installed}/libexec/copper/epilogue/copper-pbs-epilogue.sh"):
-            with self.subTest(program):
+        for hook in (lambda: self.torque("prologue", "42.host"), lambda: self.pbs_hook("EXECJOB_END", "42.host")):
+            with self.subTest(hook):
                 job = self.launch(nodes=3, trees=["/usr/share/doc"], environment={"PBS_JOBID": "42.host"})
                 killed, stopped, _ = job.daemons()
                 os.kill(killed, signal.SIGKILL)
                 os.kill(stopped, signal.SIGSTOP)
                 with open(job.mirrored(2, a_document()), "rb"):
-                    self.hook(program, "42.host")
+                    hook()
                 self.assertEqual([], job.leftovers())
+
+    def test_hook_without_installation(self):
+        shutil.rmtree(f"{self.installed}/libexec")
+        hook = SCRIPTS / "site" / "pbs-hook.py"
+        module = self.make_directory()
+        pathlib.Path(module, "pbs.py").write_text(PBS_MODULE.format(event="EXECJOB_END", job="1"), encoding="utf-8")
+        said = self.run_quietly(["/usr/bin/python3", hook], PYTHONPATH=module, PYTHONDONTWRITEBYTECODE="1",
+                                COPPER_NODE_SCRIPT=f"{self.site}/copper-node.sh").decode()
+        self.assertRegex(said, "copper: .*No such file.*\naccepted\n")
