@@ -2,13 +2,15 @@
 
 import json
 import os
+import pathlib
 import random
 import shlex
+import shutil
 import signal
 import time
 import unittest
 
-from copper import CopperError, command_lines, key_of_job, wait_until
+from copper import REPOSITORY, CopperError, command_lines, key_of_job, wait_until
 from import_storm import Workload
 from slurm import Slurm as Batch, why_no_slurm
 from slurm_kills import PARTS, Kills
@@ -45,6 +47,41 @@ srun --nodes=4 --ntasks-per-node=1 python3 -c 'import numpy, os; print(os.uname(
 copper stats --json >stats || true
 touch stopped
 sleep 600
+"""
+
+# The command lines of ALCF Copper's own scripts for Frontier, examples/frontier_examples/simple_with_copper.sh and (launch)
+# examples/features_examples/test4_profiling_full_path_list. Only /usr/bin/time and the daemon's cores are those of this machine.
+OF_ALCF = r"""
+module load ums ums046 copper
+module list
+APP_BASE=${APP_BASE:-/lustre/orion/proj-shared/ums046/${USER}/exp1}
+LOGDIR=${LOGDIR:-${APP_BASE}/copper_logs}
+COPPER_MOUNT_PATH=${COPPER_MOUNT_PATH:-/mnt/bb/$USER/copper_mount}
+if ! launch_copper.sh -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" -s 10 -b "0,1" -l 1 -E 2000 -P -N 20 -A; then
+  echo "Copper launch failed; aborting before conda/import phase"
+  exit 1
+fi
+JOB_OUT_DIR="${LOGDIR}/${SLURM_JOB_ID}"
+JOB_LOG_DIR="${JOB_OUT_DIR}/logs"
+NODEFILE="${JOB_LOG_DIR}/node_file.txt"
+conda activate "${COPPER_MOUNT_PATH}${APP_BASE}/conda_env"
+CPU_BINDING_MAP=verbose,map_cpu:9,17,25,33,41,49,57,73
+time srun --overlap -N "${SLURM_NNODES}" -n $((SLURM_NNODES * 8)) \
+  --ntasks-per-node=8 --cpu-bind="${CPU_BINDING_MAP}" \
+  python3 -c "import torch; print('torch imported from:', torch.__file__)"
+conda deactivate
+if [ -f "${NODEFILE}" ]; then
+  stop_copper.sh -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" || true
+fi
+find "${JOB_LOG_DIR}" -maxdepth 1 -type f -name '*-output.log' 2>/dev/null | wc -l > "${JOB_OUT_DIR}/output-log-count.txt"
+find "${JOB_OUT_DIR}/profiling" -type f | sort > "${JOB_OUT_DIR}/profiling-file-list.txt" || true
+touch "${LOGDIR}/../../stopped"
+sleep 600
+"""
+
+# What that machine has, and this one has not: modules, and a conda environment with torch.
+OF_FRONTIER = """module() { :; }
+conda() { if [ "$1" = activate ]; then export PYTHONPATH=$2; else unset PYTHONPATH; fi; }
 """
 
 KILLS = 6
@@ -176,6 +213,28 @@ class Slurm(SlurmTestCase):
                    30, "the return of all nodes")
         self.assertEqual(daemons, self.hosts.processes("copperd"))
         self.storm("numpy", self.hosts.names, processes=1)
+
+    def test_job_script_for_alcf_copper(self):
+        tree = f"{self.slurm.directory}/exp1"
+        os.makedirs(f"{tree}/conda_env/torch")
+        self.slurm.write("exp1/conda_env/torch/__init__.py", "")
+        self.slurm.write("frontier", OF_FRONTIER)
+        for name, source in (("bin/launch_copper.sh", "launch_copper.sh"), ("bin/stop_copper.sh", "launch_copper.sh"),
+                             ("libexec/copper/profiling.py", "profiling.py")):
+            shutil.copy2(REPOSITORY / "tools" / "job" / source, f"{self.hosts.directory}/{name}")
+        for host in self.hosts.names:
+            self.hosts.check(host, "sh", "-ec", "mount -t tmpfs tmpfs /mnt; mkdir -p /mnt/bb/root")
+        self.run_until({"stopped"}, OF_ALCF, 4, "--exclusive", BASH_ENV=f"{self.slurm.directory}/frontier", APP_BASE=tree,
+                       COPPER_TREE=tree)
+        job = max(os.listdir(f"{tree}/copper_logs"))
+        said = self.slurm.output(job)
+        self.assertEqual(32, said.count(f"torch imported from: /mnt/bb/root/copper_mount{tree}/conda_env/torch"), said)
+        out = pathlib.Path(tree, "copper_logs", job)
+        self.assertEqual("4\n", (out / "output-log-count.txt").read_text())
+        self.assertEqual(self.hosts.names, (out / "logs/node_file.txt").read_text().split())
+        self.assertEqual(["aggregate.csv", "operations.csv", "summary.md", "top_paths.csv"],
+                         [line.rpartition("/final/profiling_")[2]
+                          for line in (out / "profiling-file-list.txt").read_text().splitlines()])
 
     @staticmethod
     def state(pid):

@@ -1,12 +1,13 @@
 """launch_copper.sh and stop_copper.sh: job scripts for ALCF Copper 1.0 work unchanged."""
 
+import csv
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 
-from copper import a_document, build_directory, clean_environment, wait_until
+from copper import a_document, build_directory, clean_environment, processes_of, wait_until
 from mounted import MountTestCase
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "job"
@@ -40,8 +41,8 @@ class Scripts(MountTestCase):
     def launch(self, *flags, name="launch_copper.sh", **options):
         return self.script(name, "-v", self.job.mount, *flags, **options)
 
-    def stop(self):
-        return self.script("stop_copper.sh", "-v", self.job.mount)
+    def stop(self, *flags):
+        return self.script("stop_copper.sh", "-v", self.job.mount, *flags)
 
     def logs(self, directory):
         found = sorted(pathlib.Path(directory).glob("*-output.log"))
@@ -52,17 +53,81 @@ class Scripts(MountTestCase):
         said = self.launch("-l", 4, "-t", "file", "-d", logs, "-T", 1, "-M", 10485760, "-E", 2000, "-P", "-N", 10, "-A",
                            "-I", 5, "-s", 10, "-b", "0", "-F", "book", "-a", "mode", "-n", "cxi")
         self.assertIn("not needed any more: -E -s -F -a -n\n", said)
-        self.assertIn("profiling files follow in a later version: -P -N -A -I\n", said)
-        self.assertEqual(2, len(self.logs(f"{logs}/42.host/logs")))
-        self.assertTrue(all("serves" in text for text in self.logs(f"{logs}/42.host/logs")))
-        self.assertTrue(os.path.exists(f"{logs}/42.host/logs/node_file.txt"))
+        self.assertEqual(2, len(self.logs(f"{logs}/42/logs")))
+        self.assertTrue(all("serves" in text for text in self.logs(f"{logs}/42/logs")))
+        self.assertTrue(os.path.exists(f"{logs}/42/logs/node_file.txt"))
         self.assertIn("small", os.listdir(self.job.mirrored(1, self.tree)))
-        self.stop()
+        self.stop("-d", logs)
         self.assertEqual([], self.job.leftovers())
+
+    def profile(self, folder, name):
+        with open(f"{self.job.directory}/copper-logs/42/profiling/{folder}/profiling_{name}.csv", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def use(self):
+        for node in range(2):
+            self.run_program("cmp", f"{self.tree}/small", self.job.mirrored(node, f"{self.tree}/small"))
+            self.assertFalse(os.path.exists(self.job.mirrored(node, f"{self.tree}/absent")))
+
+    def test_profiling_files(self):
+        """With the names and columns of the original."""
+        self.launch("-P", "-N", 1)
+        self.use()
+        self.stop()
+        operations = {row["operation"]: row for row in self.profile("final", "operations")}
+        self.assertEqual(["operation", "total_calls", "cache_hits", "cache_misses", "negative_results", "avg_latency_us",
+                          "total_latency_s"], list(operations["read"]))
+        self.assertEqual(2, int(operations["open"]["total_calls"]))
+        aggregate = {row["metric"]: float(row["value"]) for row in self.profile("final", "aggregate")}
+        self.assertEqual((2, 1), (aggregate["nodes"], aggregate["backing_file_opens"]))
+        paths = self.profile("final", "top_paths")
+        self.assertEqual(["category", "path", "total_events", "cache_hits", "cache_misses", "negative_results", "ttl_stores",
+                          "ttl_serves", "ttl_expires", "ttl_clears"], list(paths[0]))
+        self.assertEqual(1, len(paths))
+        summary = pathlib.Path(f"{self.job.directory}/copper-logs/42/profiling/final/profiling_summary.md").read_text("utf-8")
+        self.assertIn("| open | 2 |", summary)
+        self.assertNotIn("{", summary)
+        self.assertEqual([], self.job.leftovers())
+
+    def test_all_paths_and_snapshots(self):
+        self.launch("-A", "-I", 1)
+        self.use()
+        snapshots = pathlib.Path(f"{self.job.directory}/copper-logs/42/profiling")
+        wait_until(lambda: (snapshots / "snapshot-0002" / "profiling_summary.md").exists(), 30, "the second snapshot")
+        self.stop()
+        paths = {row["path"]: row for row in self.profile("final", "top_paths")}
+        self.assertEqual({"small", "absent"}, {"small", "absent"} & {os.path.basename(path) for path in paths})
+        self.assertEqual("data", paths[f"{self.tree}/small"]["category"])
+        self.assertEqual("2", paths[f"{self.tree}/absent"]["negative_results"])
+        wait_until(lambda: not processes_of(f"{self.job.directory}/copper-logs"), 20, "the end of the snapshots")
+
+    def test_job_script_for_alcf_copper(self):
+        """One node of Aurora."""
+        home = self.job.directory
+        os.makedirs(f"{self.tree}/lus_custom_pip_env/torch")
+        pathlib.Path(f"{self.tree}/lus_custom_pip_env/torch/__init__.py").touch()
+        for name, text in (("job.sh", OF_ALCF), ("aurora", OF_AURORA), ("nodes", "this\n")):
+            pathlib.Path(home, name).write_text(text, encoding="utf-8")
+        for command in ("launch", "stop"):
+            os.symlink(SCRIPTS / "launch_copper.sh", f"{home}/{command}_copper_aurora.sh")
+        environment = clean_environment(
+            BASH_ENV=f"{home}/aurora", HOME=home, PBS_JOBID="42.host", PBS_NODEFILE=f"{home}/nodes", PBS_O_WORKDIR=home,
+            APP_BASE=self.tree, MY_COPPER_MOUNT=f"{home}/m.here", LOGDIR=f"{home}/logs", PYTHONPATH="", COPPER_LAUNCHER="none",
+            COPPER_NODES_FROM=f"{home}/nodes", COPPER_TREE=self.tree)
+        environment["PATH"] = f"{build_directory() / 'tools'}:{environment['PATH']}"
+        done = self.run_program("bash", f"{home}/job.sh", env=environment)
+        self.assertIn(f"{home}/m.here{self.tree}/lus_custom_pip_env/torch/__init__.py", done.stdout.decode())
+        self.assertEqual("this\n", pathlib.Path(f"{home}/logs/42/logs/node_file.txt").read_text("utf-8"))
+        self.assertEqual([], self.job.leftovers())
+
+    def test_no_profiling_files_without_asking(self):
+        self.launch()
+        self.stop()
+        self.assertFalse(os.path.exists(f"{self.job.directory}/copper-logs/42/profiling"))
 
     def test_defaults(self):
         self.launch(name="launch_copper_aurora.sh")  # whose cores this machine may not have
-        self.assertEqual(2, len(self.logs(f"{self.job.directory}/copper-logs/42.host/logs")))
+        self.assertEqual(2, len(self.logs(f"{self.job.directory}/copper-logs/42/logs")))
         self.assertNotIn("serves", self.output())
         self.stop()
 
@@ -72,7 +137,7 @@ class Scripts(MountTestCase):
                 logs = f"{self.job.directory}/{where}"
                 self.launch("-l", 4, "-t", where, "-d", logs)
                 wait_until(lambda: self.output().count("serves") == 2, 10, "the launcher's forwarding of both logs")
-                self.assertEqual(in_files, len(self.logs(f"{logs}/42.host/logs")))
+                self.assertEqual(in_files, len(self.logs(f"{logs}/42/logs")))
                 self.stop()
 
     def test_size_limit(self):
@@ -91,12 +156,38 @@ class Scripts(MountTestCase):
 
     def test_misuse(self):
         for flags, says in ((["-x"], "unknown flag -x"), (["-l", 9], "-l 9"), (["-l"], "-l needs a value"),
-                            (["-t", "printer"], "-t printer"), (["-M", "10M"], "-M 10M"), (["more"], "more")):
+                            (["-t", "printer"], "-t printer"), (["-M", "10M"], "-M 10M"), (["-N", "all"], "-N all"),
+                            (["-I", "often"], "-I often"), (["more"], "more")):
             with self.subTest(flags):
                 self.assertIn(says, self.launch(*flags, expected=1))
         self.assertIn("unknown flag -x", self.script("stop_copper.sh", "-x", expected=1))
         self.assertEqual([], self.job.leftovers())
 
+
+# The command lines of ALCF Copper's examples/aurora_examples/simple_with_copper.sh.
+OF_ALCF = r"""#!/bin/bash -x
+#PBS -l select=2
+cd "${PBS_O_WORKDIR}"
+NNODES=$(wc -l < "${PBS_NODEFILE}")
+RANKS_PER_NODE=12
+NRANKS=$((NNODES * RANKS_PER_NODE))
+module load copper
+SCRIPT_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+APP_BASE=${APP_BASE:-/lus/flare/projects/datascience/${USER}/exp1}
+MY_COPPER_MOUNT=${MY_COPPER_MOUNT:-/tmp/${USER}/copper_mount}
+LOGDIR=${LOGDIR:-${APP_BASE}/copper-logs-dir}
+"${SCRIPT_DIR}/launch_copper_aurora.sh" -d "${LOGDIR}" -v "${MY_COPPER_MOUNT}"
+time mpirun --np "${NRANKS}" --ppn "${RANKS_PER_NODE}" \
+  --cpu-bind=list:4:56:9:61:14:66:19:71:20:74:25:79 --genvall \
+  --genv=PYTHONPATH="${MY_COPPER_MOUNT}${APP_BASE}/lus_custom_pip_env:${PYTHONPATH}" \
+  python3 -c "import torch; print(torch.__file__)"
+"${SCRIPT_DIR}/stop_copper_aurora.sh" -d "${LOGDIR}" -v "${MY_COPPER_MOUNT}"
+"""
+
+# What that machine has, and this one has not: modules, and the mpirun of PALS, which runs the program here once.
+OF_AURORA = """module() { :; }
+mpirun() { env "${7#--genv=}" "${@:8}"; }
+"""
 
 # What pbs-hook.py uses of the module that PBS Pro gives to hooks.
 PBS_MODULE = """import types
