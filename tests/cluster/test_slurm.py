@@ -187,7 +187,7 @@ class Slurm(SlurmTestCase):
     def test_mirror_by_asking(self):
         for options, variables in ((["--comment=copper"], {}), ([], {"COPPER_MIRROR": "1"})):
             with self.subTest(options=options, variables=variables):
-                imported = self.ask(*options, **variables)
+                imported = self.ask(*options, COPPER_LOG_TO_OUTPUT="true", **variables)
                 self.assertEqual({host: f"{MOUNT}{self.tree}/numpy/__init__.py" for host in self.hosts.names}, imported)
                 self.assertEqual(4, json.loads(self.read("stats"))["alive"])
                 self.slurm.end_jobs()
@@ -195,6 +195,13 @@ class Slurm(SlurmTestCase):
                 self.assertEqual("", "".join(self.hosts.check(host, "sh", "-c", "ls /run/copper-asked 2>/dev/null; true")
                                              for host in self.hosts.names))
                 self.forget_files()
+
+    def test_job_goes_on_if_its_mirror_cannot_start(self):
+        self.run_until({"stopped"}, ASKING.format(directory=self.slurm.directory, tree=self.tree), 4, "--comment=copper",
+                       COPPER_TREE="/nowhere", COPPER_LOG_TO_OUTPUT="true")
+        self.assertNotIn(MOUNT, self.read("imported"))
+        job = self.hosts.check("cn0", "squeue", "-h", "-o", "%A", **self.slurm.environment).strip()
+        self.assertRegex(self.slurm.output(job), "copper: this job runs without its mirror: copper: .*/nowhere")
 
     def test_no_mirror_without_asking(self):
         imported = self.ask("--comment=copperfield")

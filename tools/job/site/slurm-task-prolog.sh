@@ -15,12 +15,10 @@ copper=$here/../../../bin/copper
 
 # The job's script is not a step.
 if [[ -z ${SLURM_STEP_ID:-} ]]; then
-    # Not into Slurm's pipe, which would stay open as long as the daemons.
-    output=$(mktemp) || exit 0
-    if ! "$copper" launch >"$output" 2>&1 </dev/null; then
-        echo "print copper: this job runs without its mirror: $(tr '\n' ' ' <"$output")"
+    # With the daemons' logs in this output, it would not end before they do.
+    if ! said=$(COPPER_LOG_TO_OUTPUT=false "$copper" launch 2>&1 </dev/null); then
+        echo "print copper: this job runs without its mirror: ${said//$'\n'/ }"
     fi
-    rm -f "$output"
     exit 0
 fi
 "$copper" env --shell slurm 2>/dev/null </dev/null
