@@ -29,7 +29,7 @@ PARTS = ("start", "middle", "stop")
 # The options of scancel.
 WAYS = {"scancel": [], "SIGKILL to its steps": ["--signal=KILL", "--full"],
         "SIGKILL to its script": ["--signal=KILL", "--batch"], "SIGKILL to everything": []}
-PART_SECONDS_MAX = 60
+PART_SECONDS_MAX = 40
 # The last processes end a moment after Slurm calls the nodes idle.
 END_SECONDS_MAX = 10
 
@@ -69,16 +69,19 @@ class Kills:
                 os.unlink(self.mark(part))
         return self.slurm.submit(self.script, len(self.hosts.names))
 
-    def wait_for(self, job, part):
+    def reaches(self, part):
+        """Waits for the part. It never comes if the launch fails."""
         try:
             wait_until(lambda: os.path.exists(self.mark(part)), PART_SECONDS_MAX, part)
-        except CopperError as error:
-            raise CopperError(f"{error}: {self.slurm.output(job)}") from error
+        except CopperError:
+            return False
+        return True
 
     def durations(self):
         """Of each part of a job that nobody kills."""
         job = self.submit()
-        self.wait_for(job, "end")
+        if not self.reaches("end"):
+            raise CopperError(f"a job that nobody kills does not end: {self.slurm.output(job)}\n{self.slurm.logs()}")
         self.slurm.wait_until_idle()
         times = [os.stat(self.mark(part)).st_mtime for part in (*PARTS, "end")]
         if left := self.left():
@@ -95,19 +98,24 @@ class Kills:
     def kill(self, part):
         """Kills a job during this part. Returns how, what the job left, and how long its end took."""
         job = self.submit()
-        self.wait_for(job, part)
         moment = self.dice.uniform(0, self.seconds[part])
         way = self.dice.choice(list(WAYS))
-        time.sleep(moment)  # the moment is what is random here
+        how = f"{way} {moment:.2f} s after the beginning of '{part}'"
+        if self.reaches(part):
+            time.sleep(moment)  # the moment is what is random here
+        else:
+            how += ", which did not begin"
         began = time.monotonic()
         if way == "SIGKILL to everything":
-            spared = self.slurms | self.hosts.processes("slurmd", "slurmstepd")  # whose children are the job's
-            kill_all(self.hosts.processes().keys() - spared.keys())
+            found = self.hosts.processes()
+            # Asked last: what was a slurmd a moment ago may be a slurmstepd now.
+            spared = self.slurms | self.hosts.processes("slurmd", "slurmstepd")
+            kill_all(found.keys() - spared.keys())
         # Fails if the job has just ended.
         self.hosts.run(self.hosts.names[0], "scancel", *WAYS[way], job, **self.slurm.environment)
         self.slurm.wait_until_idle()
         took = time.monotonic() - began
-        return f"{way} {moment:.2f} s after the beginning of '{part}'", self.left(), took
+        return how, self.left(), took
 
 
 def main():
