@@ -34,7 +34,10 @@ void drop_nested(std::vector<std::string>& trees) {
 std::string batch_job_id() {
     for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID", "FLUX_JOB_ID"}) {
         if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') {
-            return value;
+            // Flux begins its ids with this letter where the locale has it, otherwise with "f".
+            constexpr std::string_view hooked_f = "\u0192";
+            const std::string_view id = value;
+            return id.starts_with(hooked_f) ? "f" + std::string(id.substr(hooked_f.size())) : std::string(id);
         }
     }
     return {};

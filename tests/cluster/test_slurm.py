@@ -3,17 +3,22 @@
 import json
 import os
 import pathlib
+import random
 import shlex
+import shutil
 import signal
+import time
 import unittest
 
-from copper import CopperError, command_lines, key_of_job, wait_until
+from copper import REPOSITORY, CopperError, command_lines, key_of_job, wait_until
 from import_storm import Workload
 from pages import PROGRAM, in_place, make_software, script_of, write
 from slurm import Slurm as Batch, why_no_slurm
+from slurm_kills import PARTS, Kills
 from test_mpirun import MOUNT, ClusterTestCase
 
 JOB_SECONDS_MAX = 180
+SUSPENSION_SECONDS = 10
 
 # The import runs twice on each node. After `stopped`, the job stays, so that the test can look before the epilogue cleans up.
 IMPORT = """set -eux
@@ -35,6 +40,53 @@ copper launch --tree {tree}
 srun sh -c 'cd {mount}{tree} && exec 3<numpy/__init__.py && touch {directory}/used-$SLURM_PROCID && exec sleep 600'
 """
 
+# The job does nothing of its own for Copper.
+ASKING = """set -eux
+cd {directory}
+export PYTHONPATH={tree} PYTHONDONTWRITEBYTECODE=1
+srun --nodes=4 --ntasks-per-node=1 python3 -c 'import numpy, os; print(os.uname().nodename, numpy.__file__)' >imported
+copper stats --json >stats || true
+touch stopped
+sleep 600
+"""
+
+# The command lines of ALCF Copper's own scripts for Frontier, examples/frontier_examples/simple_with_copper.sh and (launch)
+# examples/features_examples/test4_profiling_full_path_list. Only /usr/bin/time and the daemon's cores are those of this machine.
+OF_ALCF = r"""
+module load ums ums046 copper
+module list
+APP_BASE=${APP_BASE:-/lustre/orion/proj-shared/ums046/${USER}/exp1}
+LOGDIR=${LOGDIR:-${APP_BASE}/copper_logs}
+COPPER_MOUNT_PATH=${COPPER_MOUNT_PATH:-/mnt/bb/$USER/copper_mount}
+if ! launch_copper.sh -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" -s 10 -b "0,1" -l 1 -E 2000 -P -N 20 -A; then
+  echo "Copper launch failed; aborting before conda/import phase"
+  exit 1
+fi
+JOB_OUT_DIR="${LOGDIR}/${SLURM_JOB_ID}"
+JOB_LOG_DIR="${JOB_OUT_DIR}/logs"
+NODEFILE="${JOB_LOG_DIR}/node_file.txt"
+conda activate "${COPPER_MOUNT_PATH}${APP_BASE}/conda_env"
+CPU_BINDING_MAP=verbose,map_cpu:9,17,25,33,41,49,57,73
+time srun --overlap -N "${SLURM_NNODES}" -n $((SLURM_NNODES * 8)) \
+  --ntasks-per-node=8 --cpu-bind="${CPU_BINDING_MAP}" \
+  python3 -c "import torch; print('torch imported from:', torch.__file__)"
+conda deactivate
+if [ -f "${NODEFILE}" ]; then
+  stop_copper.sh -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" || true
+fi
+find "${JOB_LOG_DIR}" -maxdepth 1 -type f -name '*-output.log' 2>/dev/null | wc -l > "${JOB_OUT_DIR}/output-log-count.txt"
+find "${JOB_OUT_DIR}/profiling" -type f | sort > "${JOB_OUT_DIR}/profiling-file-list.txt" || true
+touch "${LOGDIR}/../../stopped"
+sleep 600
+"""
+
+# What that machine has, and this one has not: modules, and a conda environment with torch.
+OF_FRONTIER = """module() { :; }
+conda() { if [ "$1" = activate ]; then export PYTHONPATH=$2; else unset PYTHONPATH; fi; }
+"""
+
+KILLS = 6
+
 
 class SlurmTestCase(ClusterTestCase):
     @classmethod
@@ -43,7 +95,7 @@ class SlurmTestCase(ClusterTestCase):
         if reason:
             raise unittest.SkipTest(reason)
         super().setUpClass()
-        cls.slurm = Batch(cls.hosts)
+        cls.slurm = Batch(cls.hosts, cpus=8)
         cls.slurm.start()
 
 
@@ -56,7 +108,7 @@ class Slurm(SlurmTestCase):
     def forget_files(self):
         """Removes the files of an earlier job."""
         for name in os.listdir(self.slurm.directory):
-            if name in ("status", "stats", "stopped") or name.startswith("used-"):
+            if name in ("status", "stats", "stopped", "imported") or name.startswith("used-"):
                 os.unlink(f"{self.slurm.directory}/{name}")
 
     def check_nothing_left(self):
@@ -67,9 +119,9 @@ class Slurm(SlurmTestCase):
         with open(f"{self.slurm.directory}/{name}", encoding="utf-8") as file:
             return file.read()
 
-    def run_until(self, names, script, nodes):
+    def run_until(self, names, script, nodes, *options, **variables):
         """Submits the job and waits until it has made these files."""
-        job = self.slurm.submit(script, nodes)
+        job = self.slurm.submit(script, nodes, *options, **variables)
 
         def is_over():
             return names <= set(os.listdir(self.slurm.directory)) or not self.slurm.is_there(job)
@@ -139,3 +191,81 @@ class Slurm(SlurmTestCase):
         os.kill(daemons["cn2"], signal.SIGKILL)
         self.slurm.end_jobs()
         self.check_nothing_left()
+
+    def ask(self, *options, **variables):
+        """Runs a job that may ask for a mirror. Returns what its tasks imported, by host."""
+        self.run_until({"stopped"}, ASKING.format(directory=self.slurm.directory, tree=self.tree), 4, *options,
+                       COPPER_TREE=self.tree, **variables)
+        return dict(line.split() for line in self.read("imported").splitlines())
+
+    def test_mirror_by_asking(self):
+        for options, variables in ((["--comment=copper"], {}), ([], {"COPPER_MIRROR": "1"})):
+            with self.subTest(options=options, variables=variables):
+                imported = self.ask(*options, COPPER_LOG_TO_OUTPUT="true", **variables)
+                self.assertEqual({host: f"{MOUNT}{self.tree}/numpy/__init__.py" for host in self.hosts.names}, imported)
+                self.assertEqual(4, json.loads(self.read("stats"))["alive"])
+                self.slurm.end_jobs()
+                self.check_nothing_left()
+                self.assertEqual("", "".join(self.hosts.check(host, "sh", "-c", "ls /run/copper-asked 2>/dev/null; true")
+                                             for host in self.hosts.names))
+                self.forget_files()
+
+    def test_job_goes_on_if_its_mirror_cannot_start(self):
+        self.run_until({"stopped"}, ASKING.format(directory=self.slurm.directory, tree=self.tree), 4, "--comment=copper",
+                       COPPER_TREE="/nowhere", COPPER_LOG_TO_OUTPUT="true")
+        self.assertNotIn(MOUNT, self.read("imported"))
+        job = self.hosts.check("cn0", "squeue", "-h", "-o", "%A", **self.slurm.environment).strip()
+        self.assertRegex(self.slurm.output(job), "copper: this job runs without its mirror: copper: .*/nowhere")
+
+    def test_no_mirror_without_asking(self):
+        imported = self.ask("--comment=copperfield")
+        self.assertEqual({host: f"{self.tree}/numpy/__init__.py" for host in self.hosts.names}, imported)
+
+    def test_suspended_job(self):
+        """Its daemons stand still for a while. Then they go on, and serve."""
+        self.use()
+        daemons = self.hosts.processes("copperd")
+        job = self.hosts.check("cn0", "squeue", "-h", "-o", "%A", **self.slurm.environment).strip()
+        self.hosts.check("cn0", "scontrol", "suspend", job, **self.slurm.environment)
+        wait_until(lambda: all(self.state(pid) == "T" for pid in daemons), 20, "the suspension of all daemons")
+        time.sleep(SUSPENSION_SECONDS)
+        self.hosts.check("cn0", "scontrol", "resume", job, **self.slurm.environment)
+        wait_until(lambda: json.loads(self.hosts.run("cn0", "copper", "stats", "--json").stdout or "{}").get("alive") == 4,
+                   30, "the return of all nodes")
+        self.assertEqual(daemons, self.hosts.processes("copperd"))
+        self.storm("numpy", self.hosts.names, processes=1)
+
+    def test_job_script_for_alcf_copper(self):
+        tree = f"{self.slurm.directory}/exp1"
+        os.makedirs(f"{tree}/conda_env/torch")
+        self.slurm.write("exp1/conda_env/torch/__init__.py", "")
+        self.slurm.write("frontier", OF_FRONTIER)
+        for name, source in (("bin/launch_copper.sh", "launch_copper.sh"), ("bin/stop_copper.sh", "launch_copper.sh"),
+                             ("libexec/copper/profiling.py", "profiling.py")):
+            shutil.copy2(REPOSITORY / "tools" / "job" / source, f"{self.hosts.directory}/{name}")
+        for host in self.hosts.names:
+            self.hosts.check(host, "sh", "-ec", "mount -t tmpfs tmpfs /mnt; mkdir -p /mnt/bb/root")
+        self.run_until({"stopped"}, OF_ALCF, 4, "--exclusive", BASH_ENV=f"{self.slurm.directory}/frontier", APP_BASE=tree,
+                       COPPER_TREE=tree)
+        job = max(os.listdir(f"{tree}/copper_logs"))
+        said = self.slurm.output(job)
+        self.assertEqual(32, said.count(f"torch imported from: /mnt/bb/root/copper_mount{tree}/conda_env/torch"), said)
+        out = pathlib.Path(tree, "copper_logs", job)
+        self.assertEqual("4\n", (out / "output-log-count.txt").read_text())
+        self.assertEqual(self.hosts.names, (out / "logs/node_file.txt").read_text().split())
+        self.assertEqual(["aggregate.csv", "operations.csv", "summary.md", "top_paths.csv"],
+                         [line.rpartition("/final/profiling_")[2]
+                          for line in (out / "profiling-file-list.txt").read_text().splitlines()])
+
+    @staticmethod
+    def state(pid):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0]
+
+    def test_killed_at_random_moments(self):
+        seed = random.randrange(1 << 32)
+        print(f"seed {seed}", end=" ", flush=True)
+        kills = Kills(self.slurm, random.Random(seed))
+        for number in range(KILLS):
+            how, left, _ = kills.kill(PARTS[number % len(PARTS)])
+            self.assertEqual([], left, f"{how} (seed {seed})")

@@ -1,12 +1,13 @@
 """launch_copper.sh and stop_copper.sh: job scripts for ALCF Copper 1.0 work unchanged."""
 
+import csv
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
 
-from copper import a_document, build_directory, clean_environment, wait_until
+from copper import a_document, build_directory, clean_environment, processes_of, wait_until
 from mounted import MountTestCase
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "job"
@@ -40,8 +41,8 @@ class Scripts(MountTestCase):
     def launch(self, *flags, name="launch_copper.sh", **options):
         return self.script(name, "-v", self.job.mount, *flags, **options)
 
-    def stop(self):
-        return self.script("stop_copper.sh", "-v", self.job.mount)
+    def stop(self, *flags):
+        return self.script("stop_copper.sh", "-v", self.job.mount, *flags)
 
     def logs(self, directory):
         found = sorted(pathlib.Path(directory).glob("*-output.log"))
@@ -52,17 +53,81 @@ class Scripts(MountTestCase):
         said = self.launch("-l", 4, "-t", "file", "-d", logs, "-T", 1, "-M", 10485760, "-E", 2000, "-P", "-N", 10, "-A",
                            "-I", 5, "-s", 10, "-b", "0", "-F", "book", "-a", "mode", "-n", "cxi")
         self.assertIn("not needed any more: -E -s -F -a -n\n", said)
-        self.assertIn("profiling files follow in a later version: -P -N -A -I\n", said)
-        self.assertEqual(2, len(self.logs(f"{logs}/42.host/logs")))
-        self.assertTrue(all("serves" in text for text in self.logs(f"{logs}/42.host/logs")))
-        self.assertTrue(os.path.exists(f"{logs}/42.host/logs/node_file.txt"))
+        self.assertEqual(2, len(self.logs(f"{logs}/42/logs")))
+        self.assertTrue(all("serves" in text for text in self.logs(f"{logs}/42/logs")))
+        self.assertTrue(os.path.exists(f"{logs}/42/logs/node_file.txt"))
         self.assertIn("small", os.listdir(self.job.mirrored(1, self.tree)))
-        self.stop()
+        self.stop("-d", logs)
         self.assertEqual([], self.job.leftovers())
+
+    def profile(self, folder, name):
+        with open(f"{self.job.directory}/copper-logs/42/profiling/{folder}/profiling_{name}.csv", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def use(self):
+        for node in range(2):
+            self.run_program("cmp", f"{self.tree}/small", self.job.mirrored(node, f"{self.tree}/small"))
+            self.assertFalse(os.path.exists(self.job.mirrored(node, f"{self.tree}/absent")))
+
+    def test_profiling_files(self):
+        """With the names and columns of the original."""
+        self.launch("-P", "-N", 1)
+        self.use()
+        self.stop()
+        operations = {row["operation"]: row for row in self.profile("final", "operations")}
+        self.assertEqual(["operation", "total_calls", "cache_hits", "cache_misses", "negative_results", "avg_latency_us",
+                          "total_latency_s"], list(operations["read"]))
+        self.assertEqual(2, int(operations["open"]["total_calls"]))
+        aggregate = {row["metric"]: float(row["value"]) for row in self.profile("final", "aggregate")}
+        self.assertEqual((2, 1), (aggregate["nodes"], aggregate["backing_file_opens"]))
+        paths = self.profile("final", "top_paths")
+        self.assertEqual(["category", "path", "total_events", "cache_hits", "cache_misses", "negative_results", "ttl_stores",
+                          "ttl_serves", "ttl_expires", "ttl_clears"], list(paths[0]))
+        self.assertEqual(1, len(paths))
+        summary = pathlib.Path(f"{self.job.directory}/copper-logs/42/profiling/final/profiling_summary.md").read_text("utf-8")
+        self.assertIn("| open | 2 |", summary)
+        self.assertNotIn("{", summary)
+        self.assertEqual([], self.job.leftovers())
+
+    def test_all_paths_and_snapshots(self):
+        self.launch("-A", "-I", 1)
+        self.use()
+        snapshots = pathlib.Path(f"{self.job.directory}/copper-logs/42/profiling")
+        wait_until(lambda: (snapshots / "snapshot-0002" / "profiling_summary.md").exists(), 30, "the second snapshot")
+        self.stop()
+        paths = {row["path"]: row for row in self.profile("final", "top_paths")}
+        self.assertEqual({"small", "absent"}, {"small", "absent"} & {os.path.basename(path) for path in paths})
+        self.assertEqual("data", paths[f"{self.tree}/small"]["category"])
+        self.assertEqual("2", paths[f"{self.tree}/absent"]["negative_results"])
+        wait_until(lambda: not processes_of(f"{self.job.directory}/copper-logs"), 20, "the end of the snapshots")
+
+    def test_job_script_for_alcf_copper(self):
+        """One node of Aurora."""
+        home = self.job.directory
+        os.makedirs(f"{self.tree}/lus_custom_pip_env/torch")
+        pathlib.Path(f"{self.tree}/lus_custom_pip_env/torch/__init__.py").touch()
+        for name, text in (("job.sh", OF_ALCF), ("aurora", OF_AURORA), ("nodes", "this\n")):
+            pathlib.Path(home, name).write_text(text, encoding="utf-8")
+        for command in ("launch", "stop"):
+            os.symlink(SCRIPTS / "launch_copper.sh", f"{home}/{command}_copper_aurora.sh")
+        environment = clean_environment(
+            BASH_ENV=f"{home}/aurora", HOME=home, PBS_JOBID="42.host", PBS_NODEFILE=f"{home}/nodes", PBS_O_WORKDIR=home,
+            APP_BASE=self.tree, MY_COPPER_MOUNT=f"{home}/m.here", LOGDIR=f"{home}/logs", PYTHONPATH="", COPPER_LAUNCHER="none",
+            COPPER_NODES_FROM=f"{home}/nodes", COPPER_TREE=self.tree)
+        environment["PATH"] = f"{build_directory() / 'tools'}:{environment['PATH']}"
+        done = self.run_program("bash", f"{home}/job.sh", env=environment)
+        self.assertIn(f"{home}/m.here{self.tree}/lus_custom_pip_env/torch/__init__.py", done.stdout.decode())
+        self.assertEqual("this\n", pathlib.Path(f"{home}/logs/42/logs/node_file.txt").read_text("utf-8"))
+        self.assertEqual([], self.job.leftovers())
+
+    def test_no_profiling_files_without_asking(self):
+        self.launch()
+        self.stop()
+        self.assertFalse(os.path.exists(f"{self.job.directory}/copper-logs/42/profiling"))
 
     def test_defaults(self):
         self.launch(name="launch_copper_aurora.sh")  # whose cores this machine may not have
-        self.assertEqual(2, len(self.logs(f"{self.job.directory}/copper-logs/42.host/logs")))
+        self.assertEqual(2, len(self.logs(f"{self.job.directory}/copper-logs/42/logs")))
         self.assertNotIn("serves", self.output())
         self.stop()
 
@@ -72,7 +137,7 @@ class Scripts(MountTestCase):
                 logs = f"{self.job.directory}/{where}"
                 self.launch("-l", 4, "-t", where, "-d", logs)
                 wait_until(lambda: self.output().count("serves") == 2, 10, "the launcher's forwarding of both logs")
-                self.assertEqual(in_files, len(self.logs(f"{logs}/42.host/logs")))
+                self.assertEqual(in_files, len(self.logs(f"{logs}/42/logs")))
                 self.stop()
 
     def test_size_limit(self):
@@ -90,8 +155,44 @@ class Scripts(MountTestCase):
                 self.stop()
 
 
-class Pbs(MountTestCase):
-    """Prologue and epilogue, as PBS calls them: as root, with the job's id and user."""
+# The command lines of ALCF Copper's examples/aurora_examples/simple_with_copper.sh.
+OF_ALCF = r"""#!/bin/bash -x
+#PBS -l select=2
+cd "${PBS_O_WORKDIR}"
+NNODES=$(wc -l < "${PBS_NODEFILE}")
+RANKS_PER_NODE=12
+NRANKS=$((NNODES * RANKS_PER_NODE))
+module load copper
+SCRIPT_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+APP_BASE=${APP_BASE:-/lus/flare/projects/datascience/${USER}/exp1}
+MY_COPPER_MOUNT=${MY_COPPER_MOUNT:-/tmp/${USER}/copper_mount}
+LOGDIR=${LOGDIR:-${APP_BASE}/copper-logs-dir}
+"${SCRIPT_DIR}/launch_copper_aurora.sh" -d "${LOGDIR}" -v "${MY_COPPER_MOUNT}"
+time mpirun --np "${NRANKS}" --ppn "${RANKS_PER_NODE}" \
+  --cpu-bind=list:4:56:9:61:14:66:19:71:20:74:25:79 --genvall \
+  --genv=PYTHONPATH="${MY_COPPER_MOUNT}${APP_BASE}/lus_custom_pip_env:${PYTHONPATH}" \
+  python3 -c "import torch; print(torch.__file__)"
+"${SCRIPT_DIR}/stop_copper_aurora.sh" -d "${LOGDIR}" -v "${MY_COPPER_MOUNT}"
+"""
+
+# What that machine has, and this one has not: modules, and the mpirun of PALS, which runs the program here once.
+OF_AURORA = """module() { :; }
+mpirun() { env "${7#--genv=}" "${@:8}"; }
+"""
+
+# What pbs-hook.py uses of the module that PBS Pro gives to hooks.
+PBS_MODULE = """import types
+EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END, LOG_ERROR = 0x80, 0x100, 0x200, 1
+def event():
+    return types.SimpleNamespace(type={event}, job=types.SimpleNamespace(id="{job}", euser="root"), accept=lambda: print("accepted"))
+def logmsg(level, text):
+    print(text)
+"""
+
+
+class Sites(MountTestCase):
+    """Prologues and epilogues, with the arguments and environment that the batch systems document. Slurm's run in
+    tests/cluster/test_slurm.py."""
 
     alone = True  # they end what a user has on the machine outside any batch job
 
@@ -99,37 +200,67 @@ class Pbs(MountTestCase):
         self.need_root()
         self.installed = self.make_directory()
         self.run_program("cmake", "--install", build_directory(), "--prefix", self.installed)
+        self.site = f"{self.installed}/libexec/copper/site"
         self.copies = self.make_directory()  # as sites have them, in mom_priv
         for name in ("prologue", "epilogue"):
-            shutil.copy(f"{self.installed}/libexec/copper/{name}/copper-pbs-{name}.sh", f"{self.copies}/{name}")
+            shutil.copy(f"{self.site}/torque-{name}.sh", f"{self.copies}/{name}")
+            shutil.copy(f"{self.site}/torque-{name}.sh", f"{self.copies}/{name}.parallel")
 
-    def hook(self, program, batch_job):
-        done = self.run_program(program, batch_job, "root", "root",
-                                env=clean_environment(COPPER=f"{self.installed}/bin/copper"))
+    def torque(self, name, batch_job):
+        """Its environment is empty. (COPPER, because the test does not install into /usr/local.)"""
+        self.run_quietly([f"{self.copies}/{name}", batch_job, "root", "root", "name", "17", "nodes=2", "mem=1kb", "batch", ""],
+                         COPPER=f"{self.installed}/bin/copper")
+
+    def flux(self, name, batch_job):
+        self.run_quietly([f"{self.site}/flux-{name}.sh"], FLUX_JOB_ID=batch_job, FLUX_JOB_USERID="0", PATH="/usr/bin:/bin")
+
+    def pbs_hook(self, event, batch_job):
+        module = self.make_directory()
+        pathlib.Path(module, "pbs.py").write_text(PBS_MODULE.format(event=event, job=batch_job), encoding="utf-8")
+        said = self.run_quietly(["/usr/bin/python3", f"{self.site}/pbs-hook.py"], PYTHONPATH=module, PYTHONDONTWRITEBYTECODE="1",
+                                COPPER_NODE_SCRIPT=f"{self.site}/copper-node.sh")
+        self.assertEqual(b"accepted\n", said)
+
+    def run_quietly(self, words, **environment):
+        done = self.run_program(*words, env=environment)
         self.assertEqual(b"", done.stderr)
+        return done.stdout
 
     def test_only_what_belongs_to_the_job_is_ended(self):
-        job = self.launch(nodes=2, trees=["/usr/share/doc"], environment={"PBS_JOBID": "42.host"})
-        for program in (f"{self.copies}/prologue", f"{self.copies}/epilogue"):
-            self.hook(program, "43.host")
-            self.assertEqual(2, len(job.daemons()), "the other job's")
-        self.hook(f"{self.copies}/epilogue", "42.host")
-        self.assertEqual([], job.leftovers())
+        # One node: Open MPI's mpirun takes FLUX_JOB_ID for a Flux that it can ask.
+        for variable, job_id, other, before, after in (
+                ("PBS_JOBID", "42.host", "43.host", [lambda job: self.torque("prologue", job),
+                                                    lambda job: self.torque("prologue.parallel", job)],
+                 lambda job: self.torque("epilogue.parallel", job)),
+                ("PBS_JOBID", "42.host", "43.host", [lambda job: self.pbs_hook("EXECJOB_PROLOGUE", job)],
+                 lambda job: self.pbs_hook("EXECJOB_EPILOGUE", job)),
+                ("PBS_JOBID", "42.host", "43.host", [lambda job: self.pbs_hook("EXECJOB_EPILOGUE", job)],
+                 lambda job: self.pbs_hook("EXECJOB_END", job)),
+                ("FLUX_JOB_ID", "ƒ2oL", "f2oM", [lambda job: self.flux("prolog", job)],
+                 lambda job: self.flux("epilog", job.replace("ƒ", "f"))),
+                ("FLUX_JOB_ID", "f2oL", "ƒ2oM", [], lambda job: self.flux("epilog", job.replace("f", "ƒ")))):
+            with self.subTest(variable):
+                job = self.launch(nodes=1, trees=["/usr/share/doc"], environment={variable: job_id})
+                for hook in (*before, after):
+                    hook(other)
+                    self.assertEqual(1, len(job.daemons()), "the other job's")
+                after(job_id)
+                self.assertEqual([], job.leftovers())
 
     def test_what_belongs_to_no_job_is_ended(self):
         job = self.launch(nodes=2, trees=["/usr/share/doc"])
-        self.hook(f"{self.copies}/epilogue", "43.host")
+        self.torque("epilogue", "43.host")
         self.assertEqual([], job.leftovers())
 
     def test_whatever_state_it_is_in(self):
-        for program in (f"{self.copies}/prologue", f"{self.installed}/libexec/copper/epilogue/copper-pbs-epilogue.sh"):
-            with self.subTest(program):
+        for hook in (lambda: self.torque("prologue", "42.host"), lambda: self.pbs_hook("EXECJOB_END", "42.host")):
+            with self.subTest(hook):
                 job = self.launch(nodes=3, trees=["/usr/share/doc"], environment={"PBS_JOBID": "42.host"})
                 killed, stopped, _ = job.daemons()
                 os.kill(killed, signal.SIGKILL)
                 os.kill(stopped, signal.SIGSTOP)
                 with open(job.mirrored(2, a_document()), "rb"):
-                    self.hook(program, "42.host")
+                    hook()
                 self.assertEqual([], job.leftovers())
 
 

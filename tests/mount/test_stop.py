@@ -1,5 +1,6 @@
 """However a job ends, nothing of it is left. (Every test here also checks that at its end.)"""
 
+import glob
 import json
 import os
 import shutil
@@ -222,3 +223,18 @@ class LaunchIsInterrupted(MountTestCase):
                         self.assertEqual([], mounts_below(job.directory))
 
 
+class LaunchIsKilled(MountTestCase):
+    alone = True  # it ends what a user has on the machine outside any batch job
+
+    def test_before_it_has_a_record(self):
+        self.need_root()
+        job = self.prepare(nodes=2, trees=[TREE])
+        launch = subprocess.Popen([copper_program(), *job.launch_words()], env=clean_environment(), cwd="/",
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: glob.glob("/tmp/copper-0/launch-*.lock"), 20, "the beginning of the launch")
+        launch.kill()
+        launch.wait()
+        kill_all(processes_of(job.directory))  # as a batch system does
+        self.run_program(copper_program(), "stop", "--local")
+        self.assertEqual([], glob.glob("/tmp/copper-0*"))
+        self.assertEqual([], mounts_below(job.directory))

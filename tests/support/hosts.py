@@ -42,6 +42,11 @@ FIRST_PROCESS = "exec env --ignore-signal=CHLD sleep infinity"
 # Otherwise the new mount namespace would keep this machine's mirrors alive.
 FORGET_MIRRORS = "awk '/ - fuse.copper /{print $5}' /proc/self/mountinfo | xargs -r umount -l"
 
+# Each host has its own /tmp and /run. -xdev: not into mirrors. Slurm keeps the credentials of past jobs.
+TRACES = """awk '{print "mount", $5, $9}' /proc/self/mountinfo
+find /tmp /run -xdev -mindepth 1 ! -name 'cred_state*' -printf 'file %p\\n'
+ss -Hltun | awk '{print "port", $1, $5}'"""
+
 
 def why_no_hosts():
     """The reason why hosts cannot be made here, or None."""
@@ -176,8 +181,8 @@ class Hosts:
                                 stdin=subprocess.DEVNULL, cwd="/", env=self.environment() | more)
 
     def processes(self, *programs):
-        """The processes of all hosts that run one of these programs, as {pid: host}, with pids as this process sees
-        them."""
+        """The processes of all hosts, or those that run one of these programs, as {pid: host}, with pids as this
+        process sees them."""
         space = {os.readlink(f"/proc/{pid}/ns/uts"): host for host, pid in self.pids.items()}
         found = {}
         for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -187,8 +192,22 @@ class Hosts:
                 state = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if host and comm in programs and state != "Z":
+            if host and (comm in programs or not programs) and state != "Z":
                 found[int(entry)] = host
+        return found
+
+    def traces(self):
+        """Everything that programs may leave on a host, in words: processes, mounts, files, open ports."""
+        found = set()
+        for pid, host in self.processes().items():
+            try:
+                words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            found.add(f"{host}: process {pid} {words}")
+        for host in self.names:
+            for line in self.check(host, "sh", "-c", TRACES).splitlines():
+                found.add(f"{host}: {line}")
         return found
 
     def close(self):

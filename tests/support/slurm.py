@@ -44,7 +44,9 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=120
 KillWait=2
-Epilog={epilogue}
+Prolog={site}/slurm-prolog.sh
+Epilog={site}/slurm-epilog.sh
+TaskProlog={site}/slurm-task-prolog.sh
 PlugStackConfig={directory}/plugstack.conf
 NodeName={nodes} CPUs={cpus} RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes={nodes} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
@@ -71,10 +73,9 @@ class Slurm:
 
     def start(self):
         os.makedirs(f"{self.directory}/state")
-        self.install_epilogue()
         self.write("slurm.conf", CONFIGURATION.format(
             first=self.hosts.names[0], directory=self.directory, nodes=",".join(self.hosts.names), cpus=self.cpus,
-            epilogue=f"{self.epilogue}/copper-slurm-epilog.sh"))
+            site=self.install_scripts()))
         self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
         self.write("plugstack.conf", "")
         self.write("munge.key", secrets.token_hex(64))
@@ -93,10 +94,9 @@ class Slurm:
     def write(self, name, text):
         pathlib.Path(self.directory, name).write_text(text, encoding="utf-8")
 
-    def install_epilogue(self):
-        """Its path after `cmake --install`, relative to the hosts' bin."""
-        self.epilogue = f"{self.hosts.directory}/libexec/copper/epilogue"
-        shutil.copytree(REPOSITORY / "tools" / "job" / "epilogue", self.epilogue)
+    def install_scripts(self):
+        """Where `cmake --install` has them, relative to the hosts' bin. Returns their folder."""
+        return shutil.copytree(REPOSITORY / "tools" / "job" / "site", f"{self.hosts.directory}/libexec/copper/site")
 
     def start_munge(self, host):
         # Not in /run itself: munge requires directories that only its user can write to.
@@ -105,12 +105,12 @@ class Slurm:
                          "--socket=/run/munge/munge.socket.2 --pid-file=/run/munge/munged.pid "
                          "--log-file=/run/munge/munged.log")
 
-    def submit(self, script, nodes):
+    def submit(self, script, nodes, *options, **variables):
         """Starts a job and returns its number. output() returns what the job prints."""
         self.write("job.sh", f"#!/bin/bash\n{script}")
         return self.hosts.check(self.hosts.names[0], "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks-per-node=2",
-                                f"--output={self.directory}/job-%j.out", f"{self.directory}/job.sh",
-                                **self.environment).strip()
+                                f"--output={self.directory}/job-%j.out", *options, f"{self.directory}/job.sh",
+                                **self.environment, **variables).strip()
 
     def output(self, job):
         path = pathlib.Path(f"{self.directory}/job-{job}.out")

@@ -80,6 +80,7 @@ TEST(ShellLines, AreSafeForAnyValue) {
     const Changes changes = {{"PATH", R"(/a b:/it's!\)"}, {"GONE", std::nullopt}};
     EXPECT_EQ(shell_lines(Shell::posix, changes), "export PATH='/a b:/it'\\''s!\\'\nunset GONE\n");
     EXPECT_EQ(shell_lines(Shell::fish, changes), "set -gx PATH '/a b:/it\\'s!\\\\';\nset -e GONE;\n");
+    EXPECT_EQ(shell_lines(Shell::slurm, changes), "export PATH=/a b:/it's!\\\nunset GONE\n");
     EXPECT_EQ(shell_lines(Shell::csh, changes), "setenv PATH '/a b:/it'\\''s\\!\\';\nunsetenv GONE;\n");
 }
 

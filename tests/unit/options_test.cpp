@@ -95,7 +95,9 @@ TEST_F(OptionsTest, ErrorsNameTheirSource) {
 
 TEST_F(OptionsTest, UnknownVariablesAreAWarning) {
     set("COPPER_NONSENSE", "1");
-    set("COPPER_LAUNCHER", "mpirun");  // of `copper launch`
+    set("COPPER_LAUNCHER", "mpirun");   // of `copper launch`
+    set("COPPER_ROOT", "/opt/copper");  // of modules
+    set("COPPER_MIRROR", "1");          // of site prologues
     const auto options = resolve_options({}, std::nullopt);
     ASSERT_TRUE(options);
     EXPECT_EQ(options->warnings, std::vector<std::string>{"COPPER_NONSENSE: no such option; ignored"});

@@ -256,6 +256,9 @@ void remove_files(const Own& own, CleanReport& report) {
         remove_launch(launch.mount);
         report.done.push_back("removed the launch record of " + launch.mount);
     }
+    if (remove_dead_launches()) {
+        report.done.push_back("removed the files of a launch that was killed");
+    }
     const auto rest = find_own({});
     for (const auto& directory : private_directories(::geteuid())) {
         if (rest.directories.empty() && rest.launches.empty()) {

@@ -12,11 +12,9 @@ namespace copper::cli {
 
 namespace {
 
-const std::map<std::string, Shell> shells = {{"sh", Shell::posix},
-                                             {"bash", Shell::posix},
-                                             {"zsh", Shell::posix},
-                                             {"fish", Shell::fish},
-                                             {"csh", Shell::csh}};
+const std::map<std::string, Shell> shells = {{"sh", Shell::posix},  {"bash", Shell::posix},
+                                             {"zsh", Shell::posix}, {"fish", Shell::fish},
+                                             {"csh", Shell::csh},   {"slurm", Shell::slurm}};
 
 struct EnvOptions {
     MirrorOptions mirror;
@@ -51,8 +49,9 @@ void add_env(CLI::App& app, Action& action) {
                            "copper env --shell fish | source; in csh eval \"`copper env --shell csh`\". "
                            "Start console scripts (torchrun) with 'copper run'");
     add_environment_options(*command, options->mirror);
-    command->add_option("--shell", options->shell, "Whose lines to print (default sh)")
-        ->type_name("bash|zsh|fish|csh")
+    command
+        ->add_option("--shell", options->shell, "Whose lines to print (default sh; slurm: for a TaskProlog)")
+        ->type_name("bash|zsh|fish|csh|slurm")
         ->check(CLI::IsMember(shells));
     command
         ->add_flag("--unset", options->unset,

@@ -85,6 +85,9 @@ std::string in_quotes(Shell shell, char c) {
 }
 
 std::string quote_for(Shell shell, std::string_view text) {
+    if (shell == Shell::slurm) {
+        return std::string(text);
+    }
     if (shell == Shell::posix) {
         return shell_quote(text);
     }
@@ -231,7 +234,7 @@ std::string shell_lines(Shell shell, const Changes& changes) {
     std::string text;
     for (const auto& [name, value] : changes) {
         text += value ? words.set + name + words.separator + quote_for(shell, *value) : words.unset + name;
-        text += shell == Shell::posix ? "\n" : ";\n";
+        text += shell == Shell::csh || shell == Shell::fish ? ";\n" : "\n";
     }
     return text;
 }

@@ -63,7 +63,8 @@ using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;
 // `own`, the user's private one, was put there by mirrored_environment(). Needs no running daemon.
 Changes unmirrored_environment(const std::string& mount, const std::string& own, const ReadVariable& read);
 
-enum class Shell { posix, fish, csh };  // bash and zsh are posix
+// bash and zsh are posix. Slurm takes what a TaskProlog prints, without quotes.
+enum class Shell { posix, fish, csh, slurm };
 // Lines that make the changes. Those of csh and fish end with ";", because their `eval` joins lines.
 std::string shell_lines(Shell shell, const Changes& changes);
 

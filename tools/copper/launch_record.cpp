@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -21,7 +23,9 @@ namespace {
 
 constexpr const char* record_prefix = "launch-";
 constexpr const char* record_suffix = ".json";
+constexpr const char* lock_suffix = ".lock";
 constexpr int open_attempts_max = 8;
+constexpr std::chrono::milliseconds lock_pause{5};
 constexpr std::size_t log_bytes_max = 64U << 20;
 constexpr std::size_t record_bytes_max = 16U << 20;  // it names up to a million hosts
 
@@ -82,7 +86,7 @@ LaunchFiles files_in(const std::string& directory, const std::string& mount) {
     return {.record = stem + record_suffix,
             .log = stem + ".log",
             .hosts = stem + ".hosts",
-            .lock = stem + ".lock"};
+            .lock = stem + lock_suffix};
 }
 
 }  // namespace
@@ -141,6 +145,27 @@ void remove_launch(const std::string& mount) {
     }
 }
 
+bool remove_dead_launches() {
+    bool removed = false;
+    for (const auto& directory : private_directories(::geteuid())) {
+        std::error_code error;
+        for (const auto& entry : std::filesystem::directory_iterator(directory.path, error)) {
+            auto stem = entry.path();
+            stem.replace_extension();
+            if (!stem.filename().string().starts_with(record_prefix) ||
+                std::filesystem::exists(stem.string() + record_suffix, error)) {
+                continue;
+            }
+            const auto lock = stem.string() + lock_suffix;
+            const UniqueFd fd(::open(lock.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+            if (!fd || ::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) {
+                removed = ::unlink(entry.path().c_str()) == 0 || removed;
+            }
+        }
+    }
+    return removed;
+}
+
 void keep_launch_log(const std::string& mount, const std::string& log_dir) {
     const auto text = read_regular_file(AT_FDCWD, launch_files(mount).log, log_bytes_max);
     if (log_dir.empty() || !text) {
@@ -159,7 +184,8 @@ Result<LaunchLock> LaunchLock::take(const std::string& mount) {
             return tl::make_unexpected(fd.error());
         }
         if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
-            break;
+            std::this_thread::sleep_for(lock_pause);  // remove_dead_launches() holds it for a moment
+            continue;
         }
         struct stat held = {};
         struct stat named = {};

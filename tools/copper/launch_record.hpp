@@ -39,6 +39,8 @@ std::optional<LaunchRecord> read_launch(const std::string& mount);
 Result<void> write_launch(const LaunchRecord& record);
 // Removes all three files. The directory stays.
 void remove_launch(const std::string& mount);
+// Removes the files of launches that were killed before they wrote a record. Returns whether there were any.
+bool remove_dead_launches();
 
 // Copies the launcher's output to launch.log in `log_dir`, unless that is empty. The launcher itself writes
 // to this node's own disk: a shared one may be full or slow, and `copper launch` reads there which nodes are

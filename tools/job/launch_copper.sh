@@ -18,7 +18,9 @@ usage: launch_copper.sh [options]
   -M BYTES  each node reads larger files itself (default: no limit)
   -b LIST   cores for the daemon (default: those of the machine in the script's name if present, otherwise auto)
   -v DIR    mount point (default /tmp/$USER/copper)
-  -P -N n -A -I s     profiling outputs: accepted, the files follow in a later version
+  -P        stop_copper.sh writes what was counted to DIR/<jobid>/profiling/final/
+  -N n, -A  the same, with the n most requested paths, or the first 1000
+  -I s      the same, and every s seconds while the job runs to DIR/<jobid>/profiling/snapshot-*/
   -E ms -s seconds -F file -a mode -n net     accepted, not needed any more
 The same with `copper launch`: see `copper launch --help`.
 USAGE
@@ -28,7 +30,7 @@ usage_of_stop() {
     cat <<'USAGE'
 usage: stop_copper.sh [options]
   -v DIR    mount point (default /tmp/$USER/copper)
-  -d DIR    accepted: launch_copper.sh decides where output goes
+  -d DIR    as for launch_copper.sh: profiling outputs go below DIR/<jobid>/ (default ~/copper-logs)
   -l -t -T -M -E -P -N -A -I -s -b -F -a -n   accepted, not needed
 The same with `copper stop`: see `copper stop --help`.
 USAGE
@@ -71,6 +73,9 @@ cores=''
 mount=''
 not_needed=''
 profiling=''
+paths=0
+all_paths=''
+snapshot_seconds=0
 given=''
 
 [[ ${1:-} != --help ]] || set -- -h
@@ -85,7 +90,10 @@ while getopts ':l:t:d:T:M:E:PN:AI:s:b:F:a:n:v:h' flag; do
         v) mount=$OPTARG ;;
         M) file_bytes=$OPTARG ;;
         E | s | F | a | n) not_needed+=" -$flag" ;;
-        P | N | A | I) profiling+=" -$flag" ;;
+        P) profiling=yes ;;
+        N) profiling=yes paths=$OPTARG ;;
+        A) profiling=yes all_paths=1000 ;;
+        I) profiling=yes snapshot_seconds=$OPTARG ;;
         h)
             "usage_of_$command"
             exit 0
@@ -97,11 +105,24 @@ done
 shift $((OPTIND - 1))
 (($# == 0)) || misused "unexpected argument: $1"
 
+# As there, without the server's name.
+job=${PBS_JOBID:-${SLURM_JOB_ID:-${FLUX_JOB_ID:-local}}}
+folder="${output:-$HOME/copper-logs}/${job%%.*}"
+# What launch was asked for is what stop writes.
+asked="$folder/profiling/paths"
+mounts=()
+[[ -z $mount ]] || mounts=(--mount "$mount")
+write_profile=("$here/profiling.py")
+[[ -f ${write_profile[0]} ]] || write_profile=("$here/../libexec/copper/profiling.py")
+write_profile+=(--copper "$copper" --folder "$folder/profiling" "${mounts[@]}")
+
 if [[ $command == stop ]]; then
     [[ -z $given ]] || notice "accepted, not needed:$given"
-    arguments=(stop)
-    [[ -z $mount ]] || arguments+=(--mount "$mount")
-    exec "$copper" "${arguments[@]}"
+    if [[ -r $asked ]]; then
+        "${write_profile[@]}" --paths "$(<"$asked")" || notice "the profiling files could not be written"
+        rm -f "$asked"
+    fi
+    exec "$copper" stop "${mounts[@]}"
 fi
 
 [[ $log_level =~ ^[0-5]$ ]] || fail "-l $log_level: must be 0 to 5"
@@ -112,8 +133,10 @@ esac
 [[ $readers =~ ^[1-9][0-9]*$ ]] || fail "-T $readers: must be a number of readers"
 [[ -z $cores || $cores =~ ^[0-9,-]+$ ]] || fail "-b $cores: must be a list of cores such as 1,2,8-11"
 [[ -z $file_bytes || $file_bytes =~ ^[0-9]+$ ]] || fail "-M $file_bytes: must be a number of bytes"
+paths=${all_paths:-$paths}
+[[ $paths =~ ^[0-9]+$ ]] || fail "-N $paths: must be a number of paths"
+[[ $snapshot_seconds =~ ^[0-9]+$ ]] || fail "-I $snapshot_seconds: must be a number of seconds"
 [[ -z $not_needed ]] || notice "accepted, not needed any more:$not_needed"
-[[ -z $profiling ]] || notice "accepted; the profiling files follow in a later version:$profiling"
 
 # True if this machine has all the cores of a list "1,2,8-11".
 has_cores() {
@@ -128,11 +151,8 @@ if [[ -z $cores && -n $wanted_cores ]] && has_cores "$wanted_cores"; then
     cores=$wanted_cores
 fi
 
-job=${PBS_JOBID:-${SLURM_JOB_ID:-${FLUX_JOB_ID:-local-$$}}}
-logs="${output:-$HOME/copper-logs}/$job/logs"
-
-arguments=(launch --log-level "$log_level" --readers "$readers" --cores "${cores:-auto}" --create-mount)
-[[ -z $mount ]] || arguments+=(--mount "$mount")
+logs="$folder/logs"
+arguments=(launch --log-level "$log_level" --readers "$readers" --cores "${cores:-auto}" --create-mount "${mounts[@]}")
 [[ -z $file_bytes ]] || arguments+=(--shared-file-bytes "$file_bytes")
 [[ $log_where == file ]] || arguments+=(--log-to-output)
 if [[ $log_where != stdout ]]; then
@@ -147,4 +167,11 @@ if [[ $log_where != stdout ]]; then
     fi
 fi
 
-exec "$copper" "${arguments[@]}"
+[[ -n $profiling ]] || exec "$copper" "${arguments[@]}"
+"$copper" "${arguments[@]}"
+mkdir -p "$folder/profiling"
+printf '%s\n' "$paths" >"$asked"
+if [[ $snapshot_seconds != 0 ]]; then
+    setsid "${write_profile[@]}" --paths "$paths" --every "$snapshot_seconds" \
+        </dev/null >"$folder/profiling/snapshots.log" 2>&1 &
+fi

@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+"""Kills jobs of a real Slurm at random moments, and prints what they left on their nodes.
+
+    bench/slurm_kills.py [--times N] [--seed S]
+
+Each job runs on four hosts (tests/support/hosts.py): it launches a mirror, imports numpy through it with two processes
+per node, and stops it. A first job runs undisturbed, so that we know how long each part takes. Then every job is killed
+in one of the three parts: by scancel, which first asks; by SIGKILL to its steps; by SIGKILL to its script alone; or by
+SIGKILL to everything that it has on any host, supervisors included, as with proctrack/cgroup. (Hosts share the machine's
+control groups, so Slurm itself cannot use them here.) When Slurm's epilogue has run, nothing that was not there before the first job may be left on any host: no
+process, mount, file or open port. Needs root.
+"""
+
+import argparse
+import os
+import random
+import shlex
+import sys
+import time
+
+from import_storm import Workload, package_tree, print_table
+from copper import CopperError, handle_termination, kill_all, wait_until
+from hosts import Hosts, why_no_hosts
+from must_hold import Row
+from slurm import Slurm, why_no_slurm
+
+MOUNT = "/tmp/root/copper"
+PARTS = ("start", "middle", "stop")
+# The options of scancel.
+WAYS = {"scancel": [], "SIGKILL to its steps": ["--signal=KILL", "--full"],
+        "SIGKILL to its script": ["--signal=KILL", "--batch"], "SIGKILL to everything": []}
+PART_SECONDS_MAX = 40
+# The last processes end a moment after Slurm calls the nodes idle.
+END_SECONDS_MAX = 10
+
+# The file of a part is made when it begins. scancel takes a moment to act, and a stop takes hardly longer.
+JOB = """set -eu
+cd {directory}
+touch start
+copper launch --tree {tree}
+touch middle
+export PYTHONPATH={mount}{tree} PYTHONDONTWRITEBYTECODE=1
+srun --overlap {command}
+touch stop
+sleep 0.2
+copper stop
+touch end
+"""
+
+
+class Kills:
+    def __init__(self, slurm, dice):
+        self.slurm = slurm
+        self.hosts = slurm.hosts
+        self.dice = dice
+        tree = package_tree("numpy")
+        self.script = JOB.format(directory=slurm.directory, tree=tree, mount=MOUNT,
+                                 command=shlex.join(Workload(packages=["numpy"], trees=[tree]).command(MOUNT)))
+        self.before = self.hosts.traces()
+        self.slurms = self.hosts.processes()
+        self.seconds = self.durations()
+
+    def mark(self, part):
+        return f"{self.slurm.directory}/{part}"
+
+    def submit(self):
+        for part in (*PARTS, "end"):
+            if os.path.exists(self.mark(part)):
+                os.unlink(self.mark(part))
+        return self.slurm.submit(self.script, len(self.hosts.names))
+
+    def reaches(self, part):
+        """Waits for the part. It never comes if the launch fails."""
+        try:
+            wait_until(lambda: os.path.exists(self.mark(part)), PART_SECONDS_MAX, part)
+        except CopperError:
+            return False
+        return True
+
+    def durations(self):
+        """Of each part of a job that nobody kills."""
+        job = self.submit()
+        if not self.reaches("end"):
+            raise CopperError(f"a job that nobody kills does not end: {self.slurm.output(job)}\n{self.slurm.logs()}")
+        self.slurm.wait_until_idle()
+        times = [os.stat(self.mark(part)).st_mtime for part in (*PARTS, "end")]
+        if left := self.left():
+            raise CopperError(f"left by a job that nobody killed: {left}")
+        return {part: after - before for part, before, after in zip(PARTS, times, times[1:])}
+
+    def left(self):
+        """What jobs have left on the hosts, in words."""
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while (found := self.hosts.traces() - self.before) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return sorted(found)
+
+    def kill(self, part):
+        """Kills a job during this part. Returns how, what the job left, and how long its end took."""
+        job = self.submit()
+        moment = self.dice.uniform(0, self.seconds[part])
+        way = self.dice.choice(list(WAYS))
+        how = f"{way} {moment:.2f} s after the beginning of '{part}'"
+        if self.reaches(part):
+            time.sleep(moment)  # the moment is what is random here
+        else:
+            how += ", which did not begin"
+        began = time.monotonic()
+        if way == "SIGKILL to everything":
+            found = self.hosts.processes()
+            # Asked last: what was a slurmd a moment ago may be a slurmstepd now.
+            spared = self.slurms | self.hosts.processes("slurmd", "slurmstepd")
+            kill_all(found.keys() - spared.keys())
+        # Fails if the job has just ended.
+        self.hosts.run(self.hosts.names[0], "scancel", *WAYS[way], job, **self.slurm.environment)
+        self.slurm.wait_until_idle()
+        took = time.monotonic() - began
+        return how, self.left(), took
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    options = parser.parse_args()
+    if reason := why_no_hosts() or why_no_slurm():
+        sys.exit(f"slurm_kills.py: {reason}")
+    handle_termination()
+    print(f"seed {options.seed}", flush=True)
+    problems = 0
+    longest = 0
+    with Hosts(4) as hosts:
+        slurm = Slurm(hosts)
+        slurm.start()
+        kills = Kills(slurm, random.Random(options.seed))
+        print("undisturbed:", ", ".join(f"{part} {seconds:.1f} s" for part, seconds in kills.seconds.items()), flush=True)
+        for number in range(options.times):
+            how, left, took = kills.kill(PARTS[number % len(PARTS)])
+            print(f"{number}: {how}: {took:.1f} s", *left, sep="\n  " if left else "", flush=True)
+            problems += bool(left)
+            longest = max(longest, took)
+            if left:
+                kills.before |= set(left)
+    print_table([("what", "goal", "measured", ""), *(row.cells() for row in (
+        Row(f"jobs that left a process, mount, file or port on a host, of {options.times} killed", "0", str(problems),
+            problems == 0),
+        Row("longest time from the kill until Slurm calls all nodes idle", "", f"{longest:.1f} s", True)))])
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
