@@ -1,4 +1,4 @@
-"""Copper over four hosts with the real mpirun: each with its own network, name and /tmp."""
+"""Copper over four hosts with the real mpirun, or mpiexec of MPICH: each with its own network, name and /tmp."""
 
 import json
 import os
@@ -6,12 +6,13 @@ import signal
 import time
 import unittest
 
-from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, command_lines, key_of_job, kill_all, nodes_of,
-                    wait_until)
+from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, command_lines, is_built_with_mpich, key_of_job, kill_all,
+                    nodes_of, wait_until)
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
 
 MOUNT = "/tmp/root/copper"
+MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun", "--host")
 
 
 class ClusterTestCase(unittest.TestCase):
@@ -48,7 +49,7 @@ class ClusterTestCase(unittest.TestCase):
     def launch(self, names=None, *options, environment=None):
         self.hosts.write("nodes", "".join(f"{name}\n" for name in names or self.hosts.names))
         return self.hosts.run("cn0", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher",
-                              "mpirun", "--tree", self.tree, *options, **(environment or {}))
+                              MPIRUN, "--tree", self.tree, *options, **(environment or {}))
 
     def launch_well(self, *options):
         done = self.launch(None, *options)
@@ -119,12 +120,12 @@ class MpiRun(ClusterTestCase):
         """As on a login node, from which the job was launched."""
         done = self.launch(["cn1", "cn2"])
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        for words, says in ((["env"], "mpirun --host cn1,cn2 copper run -- ..."),
-                            (["run", "--", "true"], "mpirun --host cn1,cn2 copper run -- ..."),
-                            (["path", "/usr"], "mpirun --host cn1,cn2 copper run -- ..."),
-                            (["stats", "--json"], "mpirun --host cn1 -n 1 copper stats"),
-                            (["status"], "mpirun --host cn1 -n 1 copper status"),
-                            (["prefetch", self.tree], "mpirun --host cn1 -n 1 copper prefetch ...")):
+        for words, says in ((["env"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
+                            (["run", "--", "true"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
+                            (["path", "/usr"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
+                            (["stats", "--json"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
+                            (["status"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper status"),
+                            (["prefetch", self.tree], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper prefetch ...")):
             done = self.hosts.run("cn0", "copper", *words)
             self.assertEqual(1, done.returncode)
             self.assertEqual(f"copper: {MOUNT} serves cn1,cn2, not this node: use '{says}'\n", done.stderr)
@@ -132,7 +133,7 @@ class MpiRun(ClusterTestCase):
         kill_all(self.hosts.processes(*LAUNCHERS))
         wait_until(lambda: "its launcher has ended" in self.hosts.run("cn0", "copper", "status").stderr, 20, "its end")
         self.stop_well()
-        wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of mpirun's daemons")
+        wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of its daemons")
 
     def test_key_shows_in_no_command(self):
         """Neither in running processes, nor in commands that mpirun ran on the other hosts."""
@@ -182,7 +183,7 @@ class MpiRun(ClusterTestCase):
         try:
             done = self.hosts.run("cn0", *words)
             self.assertEqual(1, done.returncode)
-            self.assertIn("PROBLEM  launcher: copper cannot be started there by mpirun (cn3)\n", done.stdout)
+            self.assertIn(f"PROBLEM  launcher: copper cannot be started there by {MPIRUN} (cn3)\n", done.stdout)
         finally:
             self.hosts.check("cn3", "umount", f"{self.hosts.directory}/bin")
 
@@ -237,9 +238,9 @@ class MpiRun(ClusterTestCase):
         for host in self.hosts.names:
             self.hosts.check(host, "copper", "stop", "--local")
         try:
-            wait_until(lambda: not self.hosts.processes(*LAUNCHERS), 20, "the end of mpirun")
+            wait_until(lambda: not self.hosts.processes(*LAUNCHERS), 20, "the end of the launcher")
         except CopperError:
-            self.fail("mpirun is still there")
+            self.fail("the launcher is still there")
 
 
 class SharedNode(ClusterTestCase):
@@ -251,7 +252,7 @@ class SharedNode(ClusterTestCase):
         self.hosts.write("second", "cn2\ncn1\n")
         second = {"PBS_JOBID": "2.server"}
         done = self.hosts.run("cn2", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/second", "--launcher",
-                              "mpirun", "--tree", self.tree, **second)
+                              MPIRUN, "--tree", self.tree, **second)
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
         self.assertRegex(done.stderr, "cn1.* already served, by process [0-9]+, for job 1.server; give this job another place")
         for words, code, says in ((["stop"], 1, "is the mirror of job 1.server: end it there"),

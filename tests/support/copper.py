@@ -8,6 +8,7 @@ A private directory holds everything of a job: mounts, logs, files of the test. 
 processes and mounts, so nothing else on the machine is ever touched.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -21,9 +22,9 @@ import time
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 COMMAND_SECONDS_MAX = 120
 
-# Open MPI's launcher and its daemon on each node, up to version 4 and from version 5 on.
-LAUNCHERS = ("mpirun", "prterun")
-LAUNCH_DAEMONS = ("orted", "prted")
+# A launcher and its daemon on each node: Open MPI up to version 4, from version 5 on, and MPICH.
+LAUNCHERS = ("mpirun", "prterun", "mpiexec")
+LAUNCH_DAEMONS = ("orted", "prted", "hydra_pmi_proxy")
 
 
 class CopperError(Exception):
@@ -40,6 +41,11 @@ def copper_program():
 
 def daemon_program():
     return str(build_directory() / "daemon" / "copperd")
+
+
+@functools.cache
+def is_built_with_mpich():
+    return "MPICH" in subprocess.run([daemon_program(), "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def why_no_mount():

@@ -19,12 +19,12 @@ import signal
 import subprocess
 import tempfile
 
-from copper import CopperError, copper_program, daemon_program, wait_until
+from copper import CopperError, copper_program, daemon_program, is_built_with_mpich, wait_until
 
 NETWORK = "10.77.0"
 COMMAND_SECONDS_MAX = 180
 
-# mpirun calls this instead of ssh: AGENT HOST WORD ... Joins the words for a shell, like ssh.
+# mpirun and mpiexec call this instead of ssh: AGENT HOST WORD ... Joins the words for a shell, like ssh.
 AGENT = """#!/bin/sh
 host=$1
 shift
@@ -52,10 +52,15 @@ def why_no_hosts():
     """The reason why hosts cannot be made here, or None."""
     if os.geteuid() != 0:
         return "namespaces need root"
-    for program in ("ip", "unshare", "nsenter", "mpirun"):
+    for program in ("ip", "unshare", "nsenter", launcher_program()):
         if not shutil.which(program):
             return f"{program} is not installed"
     return None
+
+
+def launcher_program():
+    """Of the MPI that copperd is built with."""
+    return "mpiexec.mpich" if is_built_with_mpich() else "mpirun"
 
 
 class Hosts:
@@ -86,6 +91,8 @@ class Hosts:
         os.mkdir(f"{self.directory}/bin")
         for program in (copper_program(), daemon_program()):
             shutil.copy2(program, f"{self.directory}/bin")
+        if is_built_with_mpich():  # as its module does, in front of another MPI
+            os.symlink(shutil.which(launcher_program()), f"{self.directory}/bin/mpiexec")
         self.write("hosts", "127.0.0.1 localhost\n" + "".join(
             f"{NETWORK}.{number + 1} {name}\n" for number, name in enumerate([*self.names, "absent"])))
         self.write("agent", AGENT.format(directory=self.directory))
@@ -155,11 +162,15 @@ class Hosts:
     def environment(self):
         environment = {"PATH": f"{self.directory}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                        "HOME": self.directory, "USER": "root", "LC_ALL": "C"}
-        # Use our agent, although these hosts have ssh, and only TCP between the hosts.
         environment["COPPER_PROFILE"] = "off"  # what one job uses must not help the next one
-        environment["COPPER_LAUNCHER_ARGS"] = (
-            f"--mca plm_rsh_agent {self.directory}/agent --mca btl tcp,self --mca btl_tcp_if_include eth0 "
-            "--mca oob_tcp_if_include eth0")
+        # Use our agent, although these hosts have ssh, and only TCP between the hosts.
+        if is_built_with_mpich():
+            environment["COPPER_LAUNCHER_ARGS"] = f"-launcher ssh -launcher-exec {self.directory}/agent"
+            environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "COPPER_KEEP_ENV": "UCX_TLS:UCX_NET_DEVICES"}
+        else:
+            environment["COPPER_LAUNCHER_ARGS"] = (
+                f"--mca plm_rsh_agent {self.directory}/agent --mca btl tcp,self --mca btl_tcp_if_include eth0 "
+                "--mca oob_tcp_if_include eth0")
         for key in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
             if key in os.environ:
                 environment[key] = os.environ[key]
