@@ -217,7 +217,3 @@ class Bypass(MountTestCase):
         done = self.run_program(*self.run_copper("python3", "-c", "import sys; print(sys.argv)", "--mount", "-x"),
                                 env=clean_environment(PATH=f"{self.base}/bin:/usr/bin:/bin"))
         self.assertEqual("['-c', '--mount', '-x']\n", done.stdout.decode())
-
-    def test_program_that_is_missing(self):
-        done = self.run_program(*self.run_copper("not-there"), env=clean_environment(), expected=1)
-        self.assertIn(b"not-there: No such file", done.stderr)

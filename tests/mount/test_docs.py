@@ -1,10 +1,11 @@
 """Every command of README.md and docs/ is run, with stand-ins for what only clusters have (tests/support/pages.py)."""
 
+import os
 import pathlib
 import re
 import subprocess
 
-from copper import REPOSITORY, build_directory, clean_environment, copper_program, mounts_below
+from copper import NOBODY, REPOSITORY, as_nobody, build_directory, clean_environment, copper_program, mounts_below
 from mounted import MountTestCase
 from pages import BLOCK, PAGES, PROGRAM, blocks, in_place, make_software, write
 
@@ -70,6 +71,28 @@ class Docs(MountTestCase):
             if not mark.startswith("not run: "):
                 with self.subTest(place):
                     self.run_block(text, mark)
+
+    def test_containers_of_other_users(self):
+        """As in docs/use/containers.md, by a user other than root."""
+        self.need_root()
+        directory = self.make_directory(owner=NOBODY)
+        keeper = self.device_for_everybody()
+        job = self.prepare(trees=[self.directory / "lustre"], directory=directory, mounted_for=keeper,
+                           prefix=["nsenter", "-t", str(keeper), "-m", "--", *as_nobody()],
+                           environment={"HOME": directory, "USER": "nobody"})
+        job.launch()
+        tree = self.directory / "lustre/sw/spack"
+        for name in ("upper", "work", "merged"):
+            os.mkdir(f"{directory}/{name}")
+            os.chown(f"{directory}/{name}", NOBODY, NOBODY)
+        for script in (f"mount --bind {job.mirrored(0, tree)} {tree}; stat -f -c %T {tree}/data; exec {tree}/bin/solver",
+                       f"mount -t overlay overlay -o lowerdir={job.mirrored(0, tree)},upperdir={directory}/upper,"
+                       f"workdir={directory}/work,userxattr {directory}/merged; rm {directory}/merged/data; "
+                       f"echo fuseblk >{directory}/merged/data; echo solved >>{directory}/merged/data; "
+                       f"cat {directory}/merged/data"):
+            with self.subTest(script):
+                done = self.run_program(*job.prefix, "unshare", "--map-root-user", "--mount", "sh", "-ec", script)
+                self.assertEqual(b"fuseblk\nsolved\n", done.stdout)
 
     def test_commands_in_the_text(self):
         """Commands and options between backquotes exist."""
