@@ -45,6 +45,9 @@ class Fabric {
     virtual Rank self() const = 0;
     virtual std::uint32_t size() const = 0;
 
+    // What people call a node: its host, or host#rank if several nodes share the host. From any thread.
+    virtual std::string name_of(Rank rank) const { return "rank " + std::to_string(rank.value); }
+
     // Never blocks. Frames to one node arrive in order within a lane. Delivery is not confirmed.
     virtual void send(Rank to, const Frame& frame) = 0;
 

@@ -10,10 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "base/checksum.hpp"
+#include "base/host_name.hpp"
 #include "base/rate.hpp"
 #include "collectives/envelope.hpp"
 #include "collectives/message_order.hpp"
@@ -60,18 +62,19 @@ using Clock = std::chrono::steady_clock;
 
 class Driver final : public MpiFabric {
   public:
-    Driver(Options options, Rank self, std::uint32_t size, MPI_Comm messages)
+    Driver(Options options, Rank self, std::vector<std::string> names, MPI_Comm messages)
         : options_(options),
           self_(self),
-          size_(size),
+          size_(static_cast<std::uint32_t>(names.size())),
+          names_(std::move(names)),
           sealer_(options.key),
           messages_(messages),
           outbox_({.bulk_in_flight_max = options.sends_in_flight_per_peer_max,
                    .frames_max = options.sends_queued_per_peer_max,
                    .bytes_max = options.bytes_queued_per_peer_max},
-                  size),
-          order_(self, size, sealer_),
-          next_sent_(size),
+                  size_),
+          order_(self, size_, sealer_),
+          next_sent_(size_),
           window_({.posted = options.receives_posted,
                    .free = options.receives_posted / 2,
                    .most = options.receives_posted_max}) {
@@ -80,6 +83,7 @@ class Driver final : public MpiFabric {
 
     Rank self() const override { return self_; }
     std::uint32_t size() const override { return size_; }
+    std::string name_of(Rank rank) const override { return names_.at(rank.value); }
     bool must_poll() const override { return true; }
     bool flushed() const override { return sends_.empty(); }
     FabricCounters counters() const override { return counters_; }
@@ -137,6 +141,7 @@ class Driver final : public MpiFabric {
     const Options options_;
     const Rank self_;
     const std::uint32_t size_;
+    const std::vector<std::string> names_;  // by rank
     const Sealer sealer_;
     FabricCounters counters_;
     LinkRate link_rate_;
@@ -514,6 +519,31 @@ void Driver::finish(Ending ending) {
     MPI_Finalize();
 }
 
+// All nodes' names (Fabric::name_of). Empty if MPI fails.
+std::vector<std::string> gather_names(std::size_t size) {
+    constexpr std::size_t bytes = 64;  // HOST_NAME_MAX of Linux
+    auto own = host_name();
+    own.resize(bytes);
+    std::string all(size * bytes, '\0');
+    if (MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR, MPI_COMM_WORLD) !=
+        MPI_SUCCESS) {
+        return {};
+    }
+    std::vector<std::string> names;
+    std::map<std::string, int> nodes_on;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+        const auto field = all.substr(rank * bytes, bytes);
+        names.push_back(field.substr(0, field.find('\0')));
+        ++nodes_on[names.back()];
+    }
+    for (std::size_t rank = 0; rank < size; ++rank) {
+        if (nodes_on[names[rank]] > 1) {
+            names[rank] += "#" + std::to_string(rank);
+        }
+    }
+    return names;
+}
+
 }  // namespace
 
 tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options options) {
@@ -536,8 +566,12 @@ tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options o
     if (MPI_Comm_dup(MPI_COMM_WORLD, &messages) != MPI_SUCCESS) {
         return tl::unexpected(std::string("MPI gave no communicator for messages"));
     }
-    return std::make_unique<Driver>(options, Rank{static_cast<std::uint32_t>(rank)},
-                                    static_cast<std::uint32_t>(size), messages);
+    auto names = gather_names(static_cast<std::size_t>(size));
+    if (names.empty()) {
+        return tl::unexpected(std::string("MPI could not gather the names of the hosts"));
+    }
+    return std::make_unique<Driver>(options, Rank{static_cast<std::uint32_t>(rank)}, std::move(names),
+                                    messages);
 }
 
 bool MpiFabric::launched() {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "base/host_name.hpp"
@@ -326,7 +327,7 @@ void Node::begin_serving() {
         // No effect if the node has already been told to stop.
         loop_.post([this] { stop_alone(StopReason::unmounted, to_string(StopReason::unmounted)); });
     });
-    spdlog::info("rank {} of {} serves {}", place_.rank, place_.nodes, options_.mount);
+    spdlog::info("{} serves {}, as rank {} of {}", host_name(), options_.mount, place_.rank, place_.nodes);
 }
 
 // Removes everything that others can see, in the reverse order of start(). Idempotent.
@@ -434,7 +435,11 @@ void Node::stop_job(milliseconds patience, std::function<void(const ProgressLoop
 
 void Node::handle_request(const ControlRequest& request, const ControlServer::Reply& reply) {
     const auto answer_all = [this, reply](const ProgressLoop::Parts& parts) {
-        reply([this, parts] { return make_reply(parts); });
+        reply([this, parts] {
+            ControlReply answer = make_reply(parts);
+            add_silent(answer);
+            return answer;
+        });
     };
     if (request.verb == verb::stop) {
         stop_job(request.patience, answer_all);
@@ -458,9 +463,22 @@ ControlReply Node::make_reply(const ProgressLoop::Parts& parts) const {
     return reply;
 }
 
+// A successor does not know the others.
+void Node::add_silent(ControlReply& reply) const {
+    std::set<std::uint32_t> heard;
+    for (const auto& part : reply.parts) {
+        heard.insert(part.rank);
+    }
+    for (std::uint32_t rank = 0; rank < reply.nodes && !succession_; ++rank) {
+        if (!heard.contains(rank)) {
+            reply.silent[rank] = fabric_->name_of(Rank{rank});
+        }
+    }
+}
+
 std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == ready_verb) {
-        return to_text({.host = host_name(), .error = start_error_});
+        return to_text({.error = start_error_});
     }
     if (verb == begin_verb) {
         outlived_ = static_cast<bool>(supervisor_);
@@ -580,8 +598,9 @@ json Node::answer_departed(const std::string& rank_and_why) {
     const auto rank = std::strtoull(rank_and_why.c_str(), &why, 10);
     if (rank < fabric_->size() && departed_.size() < departed_told_max) {
         const std::string reason = "it has left:" + std::string(why);
-        spdlog::warn("node {} is lost: {}", rank, reason);
-        departed_[Rank{static_cast<std::uint32_t>(rank)}] = reason;
+        const Rank who{static_cast<std::uint32_t>(rank)};
+        spdlog::warn("{} is lost: {}", fabric_->name_of(who), reason);
+        departed_[who] = reason;
     }
     return {{"host", host_name()}};
 }

@@ -98,6 +98,7 @@ class Node {
     std::unique_ptr<UseLog> make_use_log() const;
     std::unique_ptr<ProfileKeeper> make_profile_keeper();
     ControlReply make_reply(const ProgressLoop::Parts& parts) const;
+    void add_silent(ControlReply& reply) const;
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
     void stop_alone(StopReason reason, const std::string& why);

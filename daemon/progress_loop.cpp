@@ -161,7 +161,7 @@ bool ProgressLoop::poll_fabric() {
                                                  is_at(Activity::fabric);
                                              },
                                              [this](Rank rank) {
-                                                 spdlog::warn("the link to node {} is broken", rank.value);
+                                                 spdlog::warn("the link to {} is broken", name_of(rank));
                                                  protocol_.cut(rank, now());
                                              });
 }
@@ -173,7 +173,7 @@ void ProgressLoop::announce_leave(std::string verb, std::string argument) {
 }
 
 void ProgressLoop::state_changed(Rank rank, NodeState state) {
-    spdlog::warn("node {} {}", rank.value, description_of(state));
+    spdlog::warn("{} {}", name_of(rank), description_of(state));
 }
 
 // Once, or strangers could fill the log.
@@ -205,7 +205,7 @@ void ProgressLoop::receive(Rank from, const Frame& frame) {
     });
     if (!message) {
         ++frames_refused_;
-        spdlog::warn("a message from node {} was refused: {}", from.value, message.error().reason);
+        spdlog::warn("a message from {} was refused: {}", name_of(from), message.error().reason);
         if (message.error().damaged) {
             protocol_.receive_damaged(from, *message.error().damaged, now());
         }

@@ -82,6 +82,7 @@ class ProgressLoop final : private Protocol::Effects {
     // Tells the neighbours in the trees that this node ends, and sends each of them this call.
     void announce_leave(std::string verb, std::string argument);
 
+    std::string name_of(Rank rank) const { return around_.fabric.name_of(rank); }
     const Membership& membership() const { return protocol_.membership(); }
     MoverCounters mover_counters() const { return protocol_.mover().counters(); }
     std::uint64_t nodes_lost() const { return protocol_.nodes_lost(); }

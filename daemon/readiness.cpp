@@ -21,33 +21,32 @@ void print_line(const std::string& line) {
 }
 
 ReadyAnswer read_answer(const std::string& text) {
-    const auto answer = read_json(text, [](const json& read) {
-        return ReadyAnswer{.host = read.at("host").get<std::string>(),
-                           .error = read.at("error").get<std::string>()};
-    });
-    return answer.value_or(ReadyAnswer{.host = "", .error = "its answer is malformed"});
+    const auto answer = read_json(
+        text, [](const json& read) { return ReadyAnswer{.error = read.at("error").get<std::string>()}; });
+    return answer.value_or(ReadyAnswer{.error = "its answer is malformed"});
 }
 
 }  // namespace
 
 std::string to_text(const ReadyAnswer& answer) {
-    return json_line({{"host", answer.host}, {"error", answer.error}});
+    return json_line({{"error", answer.error}});
 }
 
-ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look) {
+ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look,
+                       const NameOf& name_of) {
     auto failed = json::array();
     std::set<std::uint32_t> answered;
     for (const auto& part : parts) {
         const auto answer = read_answer(part.text);
         answered.insert(part.rank.value);
         if (!answer.error.empty()) {
-            failed.push_back({{"host", answer.host}, {"rank", part.rank.value}, {"reason", answer.error}});
+            failed.push_back({{"host", name_of(part.rank)}, {"reason", answer.error}});
         }
     }
     auto missing = json::array();
     for (std::uint32_t rank = 0; rank < nodes; ++rank) {
         if (!answered.contains(rank)) {
-            missing.push_back(rank);
+            missing.push_back(name_of(Rank{rank}));
         }
     }
     const bool done = missing.empty() || look == Look::last;
@@ -79,7 +78,8 @@ void Readiness::judge(const ProgressLoop::Parts& parts) {
     const bool all_answered = parts.size() >= membership.alive().size() + membership.suspects().size();
     const bool again = !all_answered && std::chrono::steady_clock::now() < deadline_;
     const Look look = again ? Look::again : Look::last;
-    const ReadyState state = ready_state(parts, nodes_, look);
+    const ReadyState state =
+        ready_state(parts, nodes_, look, [this](Rank rank) { return loop_.name_of(rank); });
     if (state.outcome == ReadyState::Outcome::all_ready) {
         loop_.call(begin_verb, "", patience, [this, state](const ProgressLoop::Parts&) {
             print_line(state.line);

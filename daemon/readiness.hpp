@@ -16,20 +16,21 @@ inline constexpr const char* begin_verb = "begin";
 
 // A node's answer to the verb "ready".
 struct ReadyAnswer {
-    std::string host;
     std::string error;  // empty: the node serves
 };
 std::string to_text(const ReadyAnswer& answer);
 
 // The line that `copper launch` reads:
-// {"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"..","rank":2,"reason":".."}],"missing":[1],"done":false}
+// {"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","reason":".."}],"missing":["cn1"],"done":false}
 struct ReadyState {
     std::string line;
     enum class Outcome { undecided, all_ready, failed } outcome = Outcome::undecided;
 };
 // `last`: nodes that are missing now have failed.
 enum class Look { again, last };
-ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look);
+using NameOf = std::function<std::string(Rank)>;  // as Fabric::name_of
+ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look,
+                       const NameOf& name_of);
 
 // For the loop's thread only.
 class Readiness {

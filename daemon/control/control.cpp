@@ -117,9 +117,14 @@ std::string to_line(const ControlReply& reply) {
     for (const auto& part : reply.parts) {
         parts.push_back({{"rank", part.rank}, {"body", part.body}});
     }
+    auto silent = nlohmann::json::array();
+    for (const auto& [rank, host] : reply.silent) {
+        silent.push_back({{"rank", rank}, {"host", host}});
+    }
     return json_line({{"job", reply.job},
                       {"nodes", reply.nodes},
                       {"parts", std::move(parts)},
+                      {"silent", std::move(silent)},
                       {"error", reply.error}}) +
            "\n";
 }
@@ -150,6 +155,7 @@ tl::expected<ControlReply, std::string> parse_reply(std::string_view line) {
         ControlReply reply{.job = json.at("job").get<std::string>(),
                            .nodes = whole_number<std::uint32_t>(json.at("nodes")),
                            .parts = {},
+                           .silent = {},
                            .error = json.at("error").get<std::string>()};
         if (reply.nodes > control_nodes_max) {
             return tl::make_unexpected("not a reply: of more than " + std::to_string(control_nodes_max) +
@@ -158,6 +164,9 @@ tl::expected<ControlReply, std::string> parse_reply(std::string_view line) {
         for (const auto& part : json.at("parts")) {
             reply.parts.push_back(
                 {.rank = whole_number<std::uint32_t>(part.at("rank")), .body = part.at("body")});
+        }
+        for (const auto& node : json.value("silent", nlohmann::json::array())) {
+            reply.silent[whole_number<std::uint32_t>(node.at("rank"))] = node.at("host").get<std::string>();
         }
         return reply;
     } catch (const std::exception& error) {

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,9 +44,10 @@ struct ControlReply {
         nlohmann::json body;
     };
     std::string job;
-    std::uint32_t nodes = 0;       // of the job; parts.size() of them answered
-    std::vector<Part> parts = {};  // by rank
-    std::string error = {};        // set if the daemon refused the request
+    std::uint32_t nodes = 0;                           // of the job; parts.size() of them answered
+    std::vector<Part> parts = {};                      // by rank
+    std::map<std::uint32_t, std::string> silent = {};  // the other nodes' hosts by rank, if known
+    std::string error = {};                            // set if the daemon refused the request
 };
 
 std::string to_line(const ControlRequest& request);

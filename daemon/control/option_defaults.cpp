@@ -32,13 +32,27 @@ void drop_nested(std::vector<std::string>& trees) {
 }
 
 std::string batch_job_id() {
-    for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID", "FLUX_JOB_ID"}) {
-        if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') {
+    const auto value = [](const char* variable) {
+        const char* text = std::getenv(variable);
+        return std::string(text != nullptr ? text : "");
+    };
+    // In programs that `flux run` started within a batch job, FLUX_JOB_ID names the run, not the job.
+    for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID"}) {
+        if (const auto id = value(variable); !id.empty()) {
             // Flux begins its ids with this letter where the locale has it, otherwise with "f".
             constexpr std::string_view hooked_f = "\u0192";
-            const std::string_view id = value;
-            return id.starts_with(hooked_f) ? "f" + std::string(id.substr(hooked_f.size())) : std::string(id);
+            return id.starts_with(hooked_f) ? "f" + id.substr(hooked_f.size()) : id;
         }
+    }
+    // All elements of an array have the same number.
+    if (const auto id = value("LSB_JOBID"); !id.empty()) {
+        const auto index = value("LSB_JOBINDEX");
+        return index.empty() || index == "0" ? id : id + "[" + index + "]";
+    }
+    // JOB_ID alone may be anybody's.
+    if (const auto id = value("JOB_ID"); !id.empty() && !value("SGE_ROOT").empty()) {
+        const auto task = value("SGE_TASK_ID");
+        return task.empty() || task == "undefined" ? id : id + "." + task;
     }
     return {};
 }

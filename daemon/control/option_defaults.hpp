@@ -36,7 +36,7 @@ void drop_nested(std::vector<std::string>& trees);
 
 inline constexpr std::uint64_t cache_bytes_min = std::uint64_t{16} << 20;
 
-// The job's id from the batch system (PBS, Slurm or Flux), whatever --job says; empty: none.
+// The job's id from the batch system, whatever --job says; empty: none.
 std::string batch_job_id();
 
 }  // namespace copper

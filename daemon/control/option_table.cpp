@@ -292,7 +292,7 @@ std::vector<OptionRow> user_rows() {
          }},
         {.name = "job",
          .argument = "ID",
-         .help = "the job's name (default: that of PBS, Slurm or Flux, else local-<pid>)",
+         .help = "the job's name (default: the batch system's, else local-<pid>)",
          .take = take_id<&DaemonOptions::job>},
     };
 }

@@ -23,6 +23,9 @@ void hosts(std::string_view text) {
     }
     must(cli::parse_hosts(lines) == hosts, "a list of hosts comes back");
     must(cli::hosts_without(hosts, hosts).empty(), "all hosts without all hosts are none");
+    if (const auto expanded = cli::expand_hosts(text)) {
+        must(!expanded->empty(), "a list names a host");
+    }
 }
 
 void mounts(std::string_view text) {

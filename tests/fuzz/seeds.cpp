@@ -204,10 +204,11 @@ void add_control(Seeds& seeds) {
                                        {.rank = 7, .body = nullptr}},
                              .error = ""}));
     seeds.add("control", to_line(ControlReply{.job = "", .error = "unknown verb: x"}));
-    seeds.add("control",
-              "[1,0]<stdout>:{\"copper\":\"ready\",\"ready\":1,\"nodes\":3,\"failed\":[{\"host\":\"cn1\","
-              "\"rank\":1,"
-              "\"reason\":\"full\"}],\"missing\":[2],\"done\":false} [cn1] warning\nmpirun: lost a node\n");
+    seeds.add(
+        "control",
+        "[1,0]<stdout>:{\"copper\":\"ready\",\"ready\":1,\"nodes\":3,\"failed\":[{\"host\":\"cn1\","
+        "\"rank\":1,"
+        "\"reason\":\"full\"}],\"missing\":[\"cn2\"],\"done\":false} [cn1] warning\nmpirun: lost a node\n");
 }
 
 void add_options(Seeds& seeds) {

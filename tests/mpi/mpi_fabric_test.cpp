@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/checksum.hpp"
+#include "base/host_name.hpp"
 #include "collectives/mpi_fabric.hpp"
 
 namespace copper {
@@ -330,6 +331,15 @@ std::optional<JobKey> key_in(std::string_view scenario) {
     return JobKey::from_text(std::string(2 * JobKey::bytes, rank == size - 1 ? '2' : '1'));
 }
 
+// All ranks run on this host.
+void check_names(const Fabric& fabric) {
+    for (std::uint32_t rank = 0; rank < fabric.size(); ++rank) {
+        if (fabric.name_of(Rank{rank}) != host_name() + "#" + std::to_string(rank)) {
+            fail(fabric.self(), "another name of a node");
+        }
+    }
+}
+
 int run(std::string_view scenario) {
     ::signal(SIGPIPE, SIG_IGN);  // as the daemon does
     const sigset_t signals = signals_of_tests();
@@ -347,6 +357,7 @@ int run(std::string_view scenario) {
     if ((*fabric)->size() < 3 || !MpiFabric::launched()) {
         fail((*fabric)->self(), "started by mpirun -np 3 at least, please");
     }
+    check_names(**fabric);
     if (scenario == "glance") {
         glance(**fabric);
     } else if (scenario == "loss") {

@@ -145,7 +145,8 @@ def wait_until(condition, seconds, what):
 def clean_environment(**more):
     """This process's environment without variables that change the behaviour of Python or Copper. What one job uses must
     not help the next one, unless it asks for that."""
-    steering = ("PYTHON", "COPPER_", "LD_", "PBS_", "SLURM_", "FLUX_", "VIRTUAL_ENV", "CONDA_")
+    steering = ("PYTHON", "COPPER_", "LD_", "PBS_", "SLURM_", "FLUX_", "LSB_", "SGE_", "JOB_ID", "PE_HOSTFILE",
+                "VIRTUAL_ENV", "CONDA_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
     environment["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     environment["COPPER_PROFILE"] = "off"

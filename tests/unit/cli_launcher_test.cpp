@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tools/copper/launcher.hpp"
 
@@ -15,6 +16,13 @@ Launcher launcher_of(Family family, const std::string& program) {
 
 const Words command = {"copperd", "--mount=/m"};
 
+const Placement two = {.hosts = {"a", "b"}, .host_file = ""};
+const Placement two_in_file = {.hosts = {"a", "b"}, .host_file = "/h"};
+
+constexpr std::array families = {Family::alone, Family::open_mpi_4, Family::open_mpi_5,
+                                 Family::hydra, Family::intel,      Family::pals,
+                                 Family::slurm, Family::flux,       Family::unknown};
+
 TEST(LauncherFamily, FromItsVersion) {
     EXPECT_EQ(family_of("mpirun (Open MPI) 4.1.4\n\nReport bugs"), Family::open_mpi_4);
     EXPECT_EQ(family_of("mpirun (Open MPI) 5.0.7\n"), Family::open_mpi_5);
@@ -23,6 +31,13 @@ TEST(LauncherFamily, FromItsVersion) {
     EXPECT_EQ(family_of("Intel(R) MPI Library for Linux* OS, Version 2021.9"), Family::intel);
     EXPECT_EQ(family_of("mpiexec from PALS 1.2"), Family::pals);
     EXPECT_EQ(family_of("something else"), Family::unknown);
+}
+
+TEST(LauncherFamily, IsFoundByItsName) {
+    for (const Family family : families) {
+        EXPECT_EQ(family_named(name_of(family)), family) << name_of(family);
+    }
+    EXPECT_EQ(family_named("rocket"), Family::unknown);
 }
 
 TEST(LauncherFamily, StartsItsOwnLibrary) {
@@ -71,11 +86,14 @@ TEST(Start, IsWhatAUserTypes) {
     EXPECT_EQ(start_on_one(mpirun, "b"), (Words{"mpirun", "--host", "b", "-n", "1"}));
     const auto srun = launcher_of(Family::slurm, "srun");
     EXPECT_EQ(start_on_all(srun, {}), (Words{"srun"}));
-    EXPECT_EQ(start_on_one(srun, "a"), (Words{"srun", "-w", "a", "-n", "1", "--overlap"}));
+    EXPECT_EQ(start_on_one(srun, "a"), (Words{"srun", "--nodelist=a", "-n", "1", "--overlap"}));
     EXPECT_EQ(start_on_one(launcher_of(Family::hydra, "mpiexec"), "a"),
               (Words{"mpiexec", "-hosts", "a", "-n", "1"}));
     EXPECT_EQ(start_on_all(launcher_of(Family::pals, "mpiexec"), hosts),
               (Words{"mpiexec", "--hosts", "a,b"}));
+    const auto flux = launcher_of(Family::flux, "flux");
+    EXPECT_EQ(start_on_all(flux, {}), (Words{"flux", "run"}));
+    EXPECT_EQ(start_on_one(flux, "a"), (Words{"flux", "run", "--requires=hosts:a", "-n", "1"}));
     EXPECT_EQ(start_on_all(launcher_of(Family::unknown, "run-mpi"), hosts), (Words{"run-mpi"}));
 }
 
@@ -100,9 +118,11 @@ TEST(LaunchCommand, OpenMpi) {
 }
 
 TEST(LaunchCommand, Hydra) {
-    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"), {.hosts = {"a", "b"}, .host_file = ""},
-                             command),
+    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"), two, command),
               (Words{"mpiexec", "-n", "2", "-hosts", "a,b", "-ppn", "1", "-bind-to", "none",
+                     "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
+    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"), two_in_file, command),
+              (Words{"mpiexec", "-n", "2", "-f", "/h", "-ppn", "1", "-bind-to", "none",
                      "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
     EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"),
                              {.hosts = {}, .host_file = "", .on_this_machine = 2}, command),
@@ -110,18 +130,85 @@ TEST(LaunchCommand, Hydra) {
                      "-bind-to", "none", "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
 }
 
+// Intel MPI Developer Reference for Linux, "Job Schedulers Support".
+TEST(LaunchCommand, Intel) {
+    EXPECT_EQ(launch_command(launcher_of(Family::intel, "mpiexec"), two, command),
+              (Words{"env", "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=0", "mpiexec", "-n", "2", "-hosts", "a,b",
+                     "-ppn", "1", "--x", "copperd", "--mount=/m"}));
+}
+
+TEST(LaunchCommand, Pals) {
+    EXPECT_EQ(launch_command(launcher_of(Family::pals, "mpiexec"), two, command),
+              (Words{"mpiexec", "--np", "2", "--hosts", "a,b", "--ppn", "1", "--cpu-bind", "none",
+                     "--no-abort-on-failure", "--x", "copperd", "--mount=/m"}));
+    EXPECT_EQ(launch_command(launcher_of(Family::pals, "mpiexec"), two_in_file, command),
+              (Words{"mpiexec", "--np", "2", "--hostfile", "/h", "--ppn", "1", "--cpu-bind", "none",
+                     "--no-abort-on-failure", "--x", "copperd", "--mount=/m"}));
+}
+
 TEST(LaunchCommand, Slurm) {
     auto slurm = launcher_of(Family::slurm, "srun");
     slurm.mpi_plugin = "pmix";
-    EXPECT_EQ(launch_command(slurm, {.hosts = {"a", "b"}, .host_file = ""}, command),
-              (Words{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--nodelist=a,b", "--overlap",
+    EXPECT_EQ(launch_command(slurm, two, command),
+              (Words{"srun", "--ntasks=2", "--nodelist=a,b", "--nodes=2", "--ntasks-per-node=1", "--overlap",
                      "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--mpi=pmix", "--x",
                      "copperd", "--mount=/m"}));
+    slurm.mpi_plugin = "";
+    EXPECT_EQ(launch_command(slurm, two_in_file, command),
+              (Words{"srun", "--ntasks=2", "--nodelist=/h", "--nodes=2", "--ntasks-per-node=1", "--overlap",
+                     "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--x", "copperd",
+                     "--mount=/m"}));
+}
+
+// flux-run(1), flux-shell-options(7) and flux-pmix's README. Flux takes no file of hosts.
+TEST(LaunchCommand, Flux) {
+    auto flux = launcher_of(Family::flux, "flux");
+    const auto words = [&](const Words& pmi) {
+        Words all = {"flux",
+                     "run",
+                     "--ntasks=2",
+                     "--requires=hosts:a,b",
+                     "--nodes=2",
+                     "-o",
+                     "cpu-affinity=off",
+                     "-o",
+                     "gpu-affinity=off",
+                     "-o",
+                     "exit-timeout=none"};
+        all.insert(all.end(), pmi.begin(), pmi.end());
+        all.insert(all.end(), {"--x", "copperd", "--mount=/m"});
+        return all;
+    };
+    EXPECT_EQ(launch_command(flux, two, command), words({}));
+    EXPECT_EQ(launch_command(flux, two_in_file, command), words({}));
+    flux.mpi_plugin = "pmix";
+    EXPECT_EQ(launch_command(flux, two, command), words({"-o", "pmi=pmix"}));
+}
+
+TEST(LaunchCommand, UnknownLaunchersTakeWhatTheMpiStandardSuggests) {
+    EXPECT_EQ(launch_command(launcher_of(Family::unknown, "run-mpi"), two, command),
+              (Words{"run-mpi", "-n", "2", "--x", "copperd", "--mount=/m"}));
+}
+
+// flux-exec(1) takes the ranks of brokers, which flux-hostlist(1) finds.
+TEST(ReachHosts, NeedsNoFreeProcessorOfFlux) {
+    EXPECT_EQ(reach_hosts(launcher_of(Family::flux, "flux"), {"a", "b"}, {"copper", "stop"}),
+              (Words{"sh", "-c",
+                     R"sh(exec flux exec -n -r "$(flux hostlist --find="$0" instance | tr " " ,)" "$@")sh",
+                     "a,b", "copper", "stop"}));
+}
+
+TEST(ReachHosts, IsALaunchForTheOthers) {
+    for (const Family family : families) {
+        const auto launcher = launcher_of(family, "launcher");
+        if (family != Family::flux) {
+            EXPECT_EQ(reach_hosts(launcher, two.hosts, command), launch_command(launcher, two, command));
+        }
+    }
 }
 
 // By their names: what they hold shows in no command.
 TEST(LaunchCommand, VariablesReachEveryNode) {
-    const Placement two = {.hosts = {"a", "b"}, .host_file = ""};
     const auto words = [&](Family family, const Words& variables) {
         return launch_command(launcher_of(family, "launcher"), two, command, variables);
     };
@@ -135,14 +222,36 @@ TEST(LaunchCommand, VariablesReachEveryNode) {
     EXPECT_EQ(added(Family::open_mpi_5), (Words{"-x", "ONE", "-x", "TWO"}));
     EXPECT_EQ(added(Family::slurm), (Words{"--export=ALL"}));
     EXPECT_EQ(added(Family::pals), (Words{"--envall"}));
-    for (const Family family : {Family::alone, Family::hydra, Family::intel, Family::unknown}) {
+    for (const Family family : {Family::alone, Family::hydra, Family::intel, Family::flux, Family::unknown}) {
         EXPECT_EQ(added(family), Words()) << name_of(family);
     }
 }
 
 TEST(ReachCommand, IsTheLaunchersAgent) {
     EXPECT_EQ(reach_command({"--mca", "plm_rsh_agent", "/x/agent -q : rsh"}), (Words{"/x/agent", "-q"}));
+    EXPECT_EQ(reach_command({"-launcher-exec", "/x/agent"}), (Words{"/x/agent"}));
     EXPECT_EQ(reach_command({"--mca", "btl", "tcp"}).front(), "ssh");
+}
+
+// The launchers' names for these remote shells: `mpiexec -help` of MPICH, Intel MPI Developer Reference
+// ("-bootstrap"), blaunch(8).
+TEST(BatchSystems, HaveTheirOwnRemoteShells) {
+    using enum BatchSystem;
+    EXPECT_EQ(reach_command(words_within(lsf, Family::open_mpi_4)), (Words{"blaunch"}));
+    EXPECT_EQ(reach_command(words_within(lsf, Family::open_mpi_5)), (Words{"blaunch"}));
+    EXPECT_EQ(words_within(lsf, Family::hydra), (Words{"-launcher", "lsf"}));
+    EXPECT_EQ(words_within(lsf, Family::intel), (Words{"-bootstrap", "lsf"}));
+    EXPECT_EQ(reach_command(words_within(lsf, Family::intel)), (Words{"blaunch"}));
+    EXPECT_EQ(words_within(grid_engine, Family::hydra), (Words{"-launcher", "sge"}));
+    EXPECT_EQ(reach_command(words_within(grid_engine, Family::hydra)),
+              (Words{"qrsh", "-inherit", "-nostdin"}));
+    EXPECT_EQ(words_within(grid_engine, Family::open_mpi_4), Words()) << "Open MPI uses qrsh itself";
+    for (const Family family : families) {
+        EXPECT_EQ(words_within(other, family), Words());
+    }
+    EXPECT_TRUE(names_remote_shell({"--mca", "plm_rsh_agent", "rsh"}));
+    EXPECT_TRUE(names_remote_shell({"-launcher", "ssh"}));
+    EXPECT_FALSE(names_remote_shell({"--mca", "btl", "tcp"}));
 }
 
 }  // namespace

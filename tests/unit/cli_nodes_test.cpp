@@ -16,6 +16,21 @@ TEST(ParseHosts, KeepsOrderAndDropsRepeatsCommentsAndSlots) {
     EXPECT_EQ(parse_hosts("\n#x\n"), Hosts{});
 }
 
+// As in Slurm's hostlists and in RFC 29 of Flux.
+TEST(ExpandHosts, KeepsOrderAndLeadingZeros) {
+    EXPECT_EQ(expand_hosts("b,a,,b"), (Hosts{"b", "a"}));
+    EXPECT_EQ(expand_hosts("cn[08-11,2],x"), (Hosts{"cn08", "cn09", "cn10", "cn11", "cn2", "x"}));
+    EXPECT_EQ(expand_hosts("r[1-2]n[3,4]-ib"), (Hosts{"r1n3-ib", "r1n4-ib", "r2n3-ib", "r2n4-ib"}));
+    EXPECT_EQ(expand_hosts("n[4294967295]"), Hosts{"n4294967295"});
+}
+
+TEST(ExpandHosts, RefusesOtherTexts) {
+    for (const char* text : {"", ",", "cn[", "cn]", "cn]1[", "cn[]", "cn[1-]", "cn[-1]", "cn[2-1]", "cn[a]",
+                             "cn[1-3", "cn[1[2]]", "cn[1-4294967296]", "cn[0-2000][0-2000]"}) {
+        EXPECT_FALSE(expand_hosts(text)) << text;
+    }
+}
+
 TEST(HostsWithout, ComparesWithoutTheDomain) {
     EXPECT_EQ(hosts_without({"a.site.edu", "b", "c"}, {"a", "c.site.edu"}), Hosts{"b"});
     EXPECT_EQ(hosts_without({"10.0.0.1", "10.0.0.2"}, {"10.0.0.1"}), Hosts{"10.0.0.2"});

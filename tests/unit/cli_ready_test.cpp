@@ -6,8 +6,8 @@ namespace copper::cli {
 namespace {
 
 const std::string three_of_four =
-    R"({"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","rank":2,"reason":"it's \"full\""}],)"
-    R"("missing":[],"done":true})";
+    R"({"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","reason":"it's \"full\""}],)"
+    R"("missing":["cn3"],"done":true})";
 
 TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
     const auto plain = parse_readiness(three_of_four);
@@ -17,6 +17,7 @@ TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
     EXPECT_TRUE(plain->done);
     EXPECT_FALSE(plain->everywhere());
     ASSERT_EQ(plain->failed.size(), 1U);
+    EXPECT_EQ(plain->missing, std::vector<std::string>{"cn3"});
     EXPECT_EQ(plain->failed[0].host, "cn2");
     EXPECT_EQ(plain->failed[0].reason, "it's \"full\"");
     EXPECT_EQ(parse_readiness("[1,0]<stdout>:" + three_of_four + "[cn1] warning"), plain);
@@ -31,7 +32,8 @@ TEST(Readiness, RefusesWhatNestsTooDeepForTheStack) {
 TEST(Readiness, RefusesNumbersOutOfTheirRange) {
     EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1.5,"nodes":1})"));
     EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":-1})"));
-    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":1,"missing":[4294967296]})"));
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":4294967296})"));
+    EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":1,"missing":[3]})"));
 }
 
 TEST(Readiness, RefusesEverythingElse) {

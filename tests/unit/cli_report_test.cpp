@@ -52,6 +52,9 @@ TEST(PerNode, NamesLostHostsThatTheLaunchKnows) {
     EXPECT_EQ(lost(nodes[1]), "b it does not answer");
     EXPECT_EQ(lost(nodes[2]), "c it has left: x");
     EXPECT_EQ(lost(per_node(reply)[1]), "- it does not answer");
+    reply.silent[1] = "a#1";
+    EXPECT_EQ(lost(per_node(reply)[1]), "a#1 it does not answer");
+    reply.silent.clear();
     // Rank 1 is elsewhere than expected: on the host that answers.
     nodes = per_node(reply, {"b", "a", "c"});
     EXPECT_EQ(lost(nodes[1]), "- it does not answer");

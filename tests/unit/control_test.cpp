@@ -33,8 +33,11 @@ TEST(ControlCodec, RequestsComeBack) {
 }
 
 TEST(ControlCodec, RepliesComeBack) {
-    const ControlReply reply{
-        .job = "17", .nodes = 3, .parts = {{.rank = 2, .body = {{"host", "cn2"}}}}, .error = "no\nway"};
+    const ControlReply reply{.job = "17",
+                             .nodes = 3,
+                             .parts = {{.rank = 2, .body = {{"host", "cn2"}}}},
+                             .silent = {{1, "cn1"}},
+                             .error = "no\nway"};
     const auto back = parse_reply(to_line(reply));
     ASSERT_TRUE(back) << back.error();
     EXPECT_EQ(back->job, "17");
@@ -42,6 +45,7 @@ TEST(ControlCodec, RepliesComeBack) {
     ASSERT_EQ(back->parts.size(), 1U);
     EXPECT_EQ(back->parts[0].rank, 2U);
     EXPECT_EQ(back->parts[0].body, reply.parts[0].body);
+    EXPECT_EQ(back->silent, reply.silent);
     EXPECT_EQ(back->error, reply.error);
 }
 

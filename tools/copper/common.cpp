@@ -194,6 +194,9 @@ std::vector<nlohmann::json> per_node(const ControlReply& reply, const std::vecto
     const auto silent = hosts_without(hosts, heard);
     const std::set<std::string> silent_hosts(silent.begin(), silent.end());
     const auto host_of = [&](std::uint32_t rank) {
+        if (const auto named = reply.silent.find(rank); named != reply.silent.end()) {
+            return named->second;
+        }
         return rank < hosts.size() && silent_hosts.contains(hosts[rank]) ? hosts[rank] : std::string();
     };
     for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {

@@ -102,7 +102,7 @@ Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& req
 std::vector<std::string> launched_hosts(const std::string& mount);
 
 // The replies of all nodes by rank. A node without a reply gets {rank, host, state: "lost", why}. Its host is
-// "" unless `hosts` has it.
+// "" unless a daemon or `hosts` knows it.
 std::vector<nlohmann::json> per_node(const ControlReply& reply, const std::vector<std::string>& hosts = {});
 
 // A field of a node's answer as text for a table; "-" if it is missing.

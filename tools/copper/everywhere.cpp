@@ -65,11 +65,6 @@ std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono:
     return troubles;
 }
 
-std::vector<std::string> command_on(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                    const std::vector<std::string>& command) {
-    return launch_command(launcher, {.hosts = hosts, .host_file = "", .on_this_machine = 0}, command);
-}
-
 }  // namespace
 
 std::string own_program() {
@@ -83,14 +78,14 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
         return {};
     }
     if (hosts.size() <= hosts_on_command_line_max) {
-        const auto output = capture(command_on(launcher, hosts, command), hosts_patience);
+        const auto output = capture(reach_hosts(launcher, hosts, command), hosts_patience);
         if (output && succeeded(*output)) {
             return {};
         }
     }
     std::vector<std::string> failed_hosts;
     for (const auto& trouble : failing(hosts, host_patience, {}, [&](const std::string& host) {
-             return command_on(launcher, {host}, command);
+             return reach_hosts(launcher, {host}, command);
          })) {
         failed_hosts.push_back(trouble.host);
     }
@@ -101,7 +96,7 @@ std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vect
                                        const std::vector<std::string>& command, const std::string& says) {
     auto suspected = hosts_without(hosts, {host_name()});
     std::map<std::string, std::string> reasons;  // by host; a remote shell is plainer than a launcher
-    if (launcher.family != Family::slurm && launcher.family != Family::pals) {
+    if (has_remote_shell(launcher.family)) {
         const auto failed_there = failing(suspected, reach_patience, says, [&](const std::string& host) {
             auto words = reach_command(launcher.extra);
             words.push_back(host);
@@ -115,7 +110,7 @@ std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vect
         }
     }
     auto troubles = failing(suspected, reach_patience, says,
-                            [&](const std::string& host) { return command_on(launcher, {host}, command); });
+                            [&](const std::string& host) { return reach_hosts(launcher, {host}, command); });
     for (auto& trouble : troubles) {
         // If no node has a remote shell, that is not why this one fails.
         if (reasons.contains(trouble.host) && reasons.size() < hosts.size() - 1) {

@@ -292,11 +292,11 @@ void add_launch(CLI::App& app, Action& action) {
         ->add_option("--local", options->local, "N nodes on this machine, with the mounts DIR.0 to DIR.N-1")
         ->type_name("N");
     command->add_option("--nodes-from", options->nodes_from, "Source of the list of nodes (default auto)")
-        ->type_name("pbs|slurm|FILE|auto");
+        ->type_name("pbs|slurm|flux|lsf|sge|FILE|HOST,HOST|auto");
     command
         ->add_option("--launcher", options->launcher,
                      "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
-        ->type_name("auto|mpirun|mpiexec|PATH|srun|none");
+        ->type_name("auto|mpirun|mpiexec|PATH|srun|flux|none");
     command
         ->add_option("--prefetch", options->prefetch,
                      "Then read this path ahead, with everything below it; launch does not wait for that")

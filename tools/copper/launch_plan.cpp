@@ -136,7 +136,7 @@ void plan_mounts(Plan& plan) {
 void plan_way_back(Plan& plan) {
     if (plan.launcher.family != Family::alone && plan.placement.on_this_machine == 0 &&
         plan.nodes() <= hosts_in_records_max) {
-        plan.daemon.run_everywhere = launch_command(plan.launcher, plan.placement, {});
+        plan.daemon.run_everywhere = reach_hosts(plan.launcher, plan.placement.hosts, {});
     }
 }
 

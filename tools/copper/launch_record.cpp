@@ -29,15 +29,6 @@ constexpr std::chrono::milliseconds lock_pause{5};
 constexpr std::size_t log_bytes_max = 64U << 20;
 constexpr std::size_t record_bytes_max = 16U << 20;  // it names up to a million hosts
 
-Family family_named(const std::string& name) {
-    for (int i = 0; i <= static_cast<int>(Family::unknown); ++i) {
-        if (name == name_of(static_cast<Family>(i))) {
-            return static_cast<Family>(i);
-        }
-    }
-    return Family::unknown;
-}
-
 nlohmann::json to_json(const LaunchRecord& record) {
     const auto& launcher = record.launcher;
     return {{"mount", record.mount},

@@ -24,10 +24,10 @@ std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector
     }
     if (outcome.readiness) {
         for (const auto& node : outcome.readiness->failed) {
-            lines.push_back(node.host + " (rank " + std::to_string(node.rank) + "): " + node.reason);
+            lines.push_back(node.host + ": " + node.reason);
         }
-        for (const auto rank : outcome.readiness->missing) {
-            lines.push_back("rank " + std::to_string(rank) + ": it never answered");
+        for (const auto& host : outcome.readiness->missing) {
+            lines.push_back(host + ": it never answered");
         }
     }
     return lines;

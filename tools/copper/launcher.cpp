@@ -14,123 +14,156 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+// How a launcher is used. In its words, "#" stands for the number of processes, and "%" for the hosts with
+// commas between them. An empty text: it has no such words.
+struct Adapter {
+    Family family;
+    const char* name;                  // in the launch record
+    const char* version = "";          // what `PROGRAM --version` says, in small letters
+    Mpi mpi = Mpi::unknown;            // of the processes that it starts; unknown: any
+    const char* before = "";           // the program
+    const char* start = "";            // right behind the program
+    const char* count = "-n #";        // of processes
+    const char* hosts = "";            // where they run
+    const char* host_file = "";        // the same, with a file for "%"
+    const char* on_each_host = "";     // one process on each of them
+    const char* on_this_machine = "";  // instead of the last two
+    // Copper shares the processors with the job's own programs. The loss of one process or node must end no
+    // other.
+    const char* always = "";
+    const char* plugin = "";              // "%" is Launcher::mpi_plugin
+    const char* as_root = "";             // running as root is intended
+    const char* variable = "";            // passes on the variable "%"
+    const char* all_variables = "";       // passes on the whole environment, if it does not anyway
+    const char* within_lsf = "";          // reaches other nodes as LSF wants it
+    const char* within_grid_engine = "";  // the same for Grid Engine
+    const char* one_by_hand = "-n 1";     // for a user who starts one process
+    const char* reach = "";               // in front of a command for the nodes "%"; empty: as for a launch
+    bool has_remote_shell = false;        // it reaches other nodes with reach_command()
+};
+
+// For administrative commands: needs no free processor. It takes the ranks of nodes, not their names.
+constexpr const char* flux_exec =
+    R"sh(sh -c 'exec flux exec -n -r "$(flux hostlist --find="$0" instance | tr " " ,)" "$@"' %)sh";
+
+constexpr std::array adapters = {
+    Adapter{.family = Family::alone, .name = "alone"},
+    Adapter{.family = Family::open_mpi_4,
+            .name = "open-mpi-4",
+            .mpi = Mpi::open_mpi,
+            .count = "-np #",
+            .hosts = "--host %",
+            .host_file = "--hostfile %",
+            .on_each_host = "--map-by ppr:1:node",
+            .on_this_machine = "--oversubscribe",
+            .always = "--bind-to none --enable-recovery",
+            .as_root = "--allow-run-as-root",
+            .variable = "-x %",
+            // Within Grid Engine, Open MPI uses qrsh of its own accord.
+            .within_lsf = "--mca plm_rsh_agent blaunch",
+            .has_remote_shell = true},
+    Adapter{.family = Family::open_mpi_5,
+            .name = "open-mpi-5",
+            .mpi = Mpi::open_mpi,
+            .count = "-np #",
+            .hosts = "--host %",
+            .host_file = "--hostfile %",
+            .on_each_host = "--map-by ppr:1:node",
+            .on_this_machine = "--map-by :OVERSUBSCRIBE",
+            .always = "--bind-to none --with-ft ulfm",
+            .as_root = "--allow-run-as-root",
+            .variable = "-x %",
+            .within_lsf = "--prtemca plm_ssh_agent blaunch",
+            .has_remote_shell = true},
+    // Intel's Hydra has no option for the loss of a process: it may end the job. Without the variable,
+    // -ppn would not count in a batch job.
+    Adapter{.family = Family::intel,
+            .name = "intel",
+            .version = "intel(r) mpi",
+            .mpi = Mpi::mpich,
+            .before = "env I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=0",
+            .hosts = "-hosts %",
+            .host_file = "-f %",
+            .on_each_host = "-ppn 1",
+            .within_lsf = "-bootstrap lsf",
+            .within_grid_engine = "-bootstrap sge",
+            .has_remote_shell = true},
+    // After a process was killed, Hydra ends all processes of that host. So each node on this machine is
+    // a host of its own, under its own loopback address.
+    Adapter{.family = Family::hydra,
+            .name = "hydra",
+            .version = "hydra",
+            .mpi = Mpi::mpich,
+            .hosts = "-hosts %",
+            .host_file = "-f %",
+            .on_each_host = "-ppn 1",
+            .on_this_machine = "-launcher fork -hosts % -ppn 1",
+            .always = "-bind-to none -disable-auto-cleanup",
+            .within_lsf = "-launcher lsf",
+            .within_grid_engine = "-launcher sge",
+            .has_remote_shell = true},
+    Adapter{.family = Family::pals,
+            .name = "pals",
+            .version = "pals",
+            .mpi = Mpi::mpich,
+            .count = "--np #",
+            .hosts = "--hosts %",
+            .host_file = "--hostfile %",
+            .on_each_host = "--ppn 1",
+            .always = "--cpu-bind none --no-abort-on-failure",
+            .all_variables = "--envall"},
+    // --wait: no time limit after the first exit.
+    Adapter{.family = Family::slurm,
+            .name = "slurm",
+            .count = "--ntasks=#",
+            .hosts = "--nodelist=%",
+            .host_file = "--nodelist=%",
+            .on_each_host = "--nodes=# --ntasks-per-node=1",
+            .on_this_machine = "--nodes=1",
+            .always = "--overlap --cpu-bind=none --kill-on-bad-exit=0 --no-kill --wait=0",
+            .plugin = "--mpi=%",
+            .all_variables = "--export=ALL",
+            .one_by_hand = "-n 1 --overlap"},
+    Adapter{.family = Family::flux,
+            .name = "flux",
+            .start = "run",
+            .count = "--ntasks=#",
+            .hosts = "--requires=hosts:%",
+            .on_each_host = "--nodes=#",
+            .on_this_machine = "--nodes=1",
+            .always = "-o cpu-affinity=off -o gpu-affinity=off -o exit-timeout=none",
+            .plugin = "-o pmi=%",
+            .reach = flux_exec},
+    // The MPI standard suggests "mpiexec -n". COPPER_LAUNCHER_ARGS can add the rest.
+    Adapter{.family = Family::unknown, .name = "unknown", .has_remote_shell = true}};
+
+const Adapter& adapter(Family family) {
+    return *std::find_if(adapters.begin(), adapters.end(),
+                         [&](const Adapter& one) { return one.family == family; });
+}
+
+Words filled(const char* words, const std::string& hosts, std::size_t count = 0) {
+    Words all = split_words(words).value();
+    for (auto& word : all) {
+        for (const auto& [sign, text] : {std::pair('#', std::to_string(count)), std::pair('%', hosts)}) {
+            if (const auto at = word.find(sign); at != std::string::npos) {
+                word.replace(at, 1, text);
+            }
+        }
+    }
+    return all;
+}
+
 void append(Words& words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
 }
 
-std::string count_of(const Placement& placement) {
-    return std::to_string(placement.on_this_machine != 0 ? placement.on_this_machine
-                                                         : placement.hosts.size());
-}
-
-// `list` or `file` with its value; nothing on one machine.
-Words host_options(const Placement& placement, const std::string& list, const std::string& file) {
-    if (placement.on_this_machine != 0) {
-        return {};
-    }
-    if (placement.host_file.empty()) {
-        return {list, joined(placement.hosts, ",")};
-    }
-    return {file, placement.host_file};
-}
-
-// Open MPI passes on the variables it is told to. srun passes on everything unless the caller's environment
-// forbids it. Hydra passes on everything. PALS must be told.
-Words variable_options(Family family, const Words& variables) {
-    Words words;
-    if (family == Family::slurm && !variables.empty()) {
-        words.emplace_back("--export=ALL");
-    } else if (family == Family::pals && !variables.empty()) {
-        words.emplace_back("--envall");
-    } else if (family == Family::open_mpi_4 || family == Family::open_mpi_5) {
-        for (const auto& name : variables) {
-            append(words, {"-x", name});
-        }
-    }
-    return words;
-}
-
-Words open_mpi(const Launcher& launcher, const Placement& placement) {
-    const bool four = launcher.family == Family::open_mpi_4;
-    Words words = {"-np", count_of(placement)};
-    append(words, host_options(placement, "--host", "--hostfile"));
-    if (placement.on_this_machine == 0) {
-        append(words, {"--map-by", "ppr:1:node"});
-    } else {
-        append(words, four ? Words{"--oversubscribe"} : Words{"--map-by", ":OVERSUBSCRIBE"});
-    }
-    append(words, {"--bind-to", "none"});
-    append(words, four ? Words{"--enable-recovery"} : Words{"--with-ft", "ulfm"});
-    if (launcher.as_root) {
-        words.emplace_back("--allow-run-as-root");
-    }
-    if (launcher.has_library_path && placement.on_this_machine == 0) {
-        append(words, {"-x", "LD_LIBRARY_PATH"});
-    }
-    return words;
-}
-
-// After a process was killed, Hydra ends all processes of that host. So each node on this machine is a host
-// of its own, under its own loopback address.
-Words hydra_on_this_machine(const Placement& placement) {
+std::string loopback_addresses(std::uint32_t count) {
     Words addresses;
-    for (std::uint32_t node = 1; node <= placement.on_this_machine; ++node) {
+    for (std::uint32_t node = 1; node <= count; ++node) {
         addresses.push_back("127.0." + std::to_string(node / 256) + "." + std::to_string(node % 256));
     }
-    return {"-launcher", "fork", "-hosts", joined(addresses, ","), "-ppn", "1"};
-}
-
-Words hydra(const Launcher& launcher, const Placement& placement) {
-    Words words = {"-n", count_of(placement)};
-    append(words, host_options(placement, "-hosts", "-f"));
-    if (placement.on_this_machine == 0) {
-        append(words, {"-ppn", "1"});
-    } else if (launcher.family == Family::hydra) {
-        append(words, hydra_on_this_machine(placement));
-    }
-    // Intel's Hydra lacks this option: a lost process may end the job.
-    if (launcher.family == Family::hydra) {
-        append(words, {"-bind-to", "none", "-disable-auto-cleanup"});
-    }
-    return words;
-}
-
-Words slurm(const Launcher& launcher, const Placement& placement) {
-    const std::string count = count_of(placement);
-    Words words = placement.on_this_machine != 0
-                      ? Words{"--nodes=1", "--ntasks=" + count}
-                      : Words{"--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1"};
-    if (placement.on_this_machine == 0) {
-        words.push_back(placement.host_file.empty() ? "--nodelist=" + joined(placement.hosts, ",")
-                                                    : "--nodelist=" + placement.host_file);
-    }
-    // Copper shares the processors with the job's own steps. A lost process or node must end neither the step
-    // nor the job, and neither must the time limit after the first exit (--wait).
-    append(words, {"--overlap", "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0"});
-    if (!launcher.mpi_plugin.empty()) {
-        words.push_back("--mpi=" + launcher.mpi_plugin);
-    }
-    return words;
-}
-
-// Takes names of hosts. Nothing if that is unknown.
-const char* list_option(Family family) {
-    switch (family) {
-        case Family::open_mpi_4:
-        case Family::open_mpi_5:
-            return "--host";
-        case Family::hydra:
-        case Family::intel:
-            return "-hosts";
-        case Family::pals:
-            return "--hosts";
-        case Family::slurm:
-            return "-w";
-        case Family::alone:
-        case Family::unknown:
-            break;
-    }
-    return nullptr;
+    return joined(addresses, ",");
 }
 
 }  // namespace
@@ -146,38 +179,20 @@ Family family_of(std::string_view version_text) {
                          (version + 3 == text.size() || text[version + 3] == '.');
         return old ? Family::open_mpi_4 : Family::open_mpi_5;
     }
-    if (has("intel(r) mpi")) {
-        return Family::intel;
-    }
-    if (has("hydra")) {
-        return Family::hydra;
-    }
-    if (has("pals")) {
-        return Family::pals;
-    }
-    return Family::unknown;
+    const auto* found = std::find_if(adapters.begin(), adapters.end(), [&](const Adapter& one) {
+        return *one.version != '\0' && has(one.version);
+    });
+    return found != adapters.end() ? found->family : Family::unknown;
 }
 
 const char* name_of(Family family) {
-    switch (family) {
-        case Family::alone:
-            return "alone";
-        case Family::open_mpi_4:
-            return "open-mpi-4";
-        case Family::open_mpi_5:
-            return "open-mpi-5";
-        case Family::hydra:
-            return "hydra";
-        case Family::intel:
-            return "intel";
-        case Family::pals:
-            return "pals";
-        case Family::slurm:
-            return "slurm";
-        case Family::unknown:
-            break;
-    }
-    return "unknown";
+    return adapter(family).name;
+}
+
+Family family_named(std::string_view name) {
+    const auto* found =
+        std::find_if(adapters.begin(), adapters.end(), [&](const Adapter& one) { return name == one.name; });
+    return found != adapters.end() ? found->family : Family::unknown;
 }
 
 Mpi built_with() {
@@ -192,20 +207,12 @@ const char* name_of(Mpi mpi) {
 }
 
 bool can_start(Family family, Mpi mpi) {
-    switch (family) {
-        case Family::open_mpi_4:
-        case Family::open_mpi_5:
-            return mpi != Mpi::mpich;
-        case Family::hydra:
-        case Family::intel:
-        case Family::pals:
-            return mpi != Mpi::open_mpi;
-        case Family::alone:
-        case Family::slurm:
-        case Family::unknown:
-            break;
-    }
-    return true;
+    const Mpi its = adapter(family).mpi;
+    return mpi == Mpi::unknown || its == Mpi::unknown || mpi == its;
+}
+
+bool has_remote_shell(Family family) {
+    return adapter(family).has_remote_shell;
 }
 
 std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_default) {
@@ -230,33 +237,52 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
     if (launcher.family == Family::alone) {
         return command;
     }
-    Words words = {launcher.program};
-    switch (launcher.family) {
-        case Family::open_mpi_4:
-        case Family::open_mpi_5:
-            append(words, open_mpi(launcher, placement));
-            break;
-        case Family::hydra:
-        case Family::intel:
-            append(words, hydra(launcher, placement));
-            break;
-        case Family::pals:
-            append(words, {"--np", count_of(placement)});
-            append(words, host_options(placement, "--hosts", "--hostfile"));
-            append(words, placement.on_this_machine != 0 ? Words{} : Words{"--ppn", "1"});
-            append(words, {"--cpu-bind", "none", "--no-abort-on-failure"});
-            break;
-        case Family::slurm:
-            append(words, slurm(launcher, placement));
-            break;
-        case Family::alone:
-        case Family::unknown:
-            // The MPI standard suggests "mpiexec -n". COPPER_LAUNCHER_ARGS can add the rest.
-            append(words, {"-n", count_of(placement)});
-            break;
+    const Adapter& use = adapter(launcher.family);
+    const bool here = placement.on_this_machine != 0;
+    const std::size_t count = here ? placement.on_this_machine : placement.hosts.size();
+    const bool in_file = !here && !placement.host_file.empty() && *use.host_file != '\0';
+    const std::string hosts = here      ? loopback_addresses(placement.on_this_machine)
+                              : in_file ? placement.host_file
+                                        : joined(placement.hosts, ",");
+    Words words = filled(use.before, hosts);
+    words.push_back(launcher.program);
+    const auto add = [&](const char* more) { append(words, filled(more, hosts, count)); };
+    add(use.start);
+    add(use.count);
+    if (here) {
+        add(use.on_this_machine);
+    } else {
+        add(in_file ? use.host_file : use.hosts);
+        add(use.on_each_host);
     }
-    append(words, variable_options(launcher.family, variables));
+    add(use.always);
+    if (!launcher.mpi_plugin.empty()) {
+        append(words, filled(use.plugin, launcher.mpi_plugin));
+    }
+    if (launcher.as_root) {
+        add(use.as_root);
+    }
+    if (launcher.has_library_path && !here) {
+        append(words, filled(use.variable, "LD_LIBRARY_PATH"));
+    }
+    for (const auto& name : variables) {
+        append(words, filled(use.variable, name));
+    }
+    if (!variables.empty()) {
+        add(use.all_variables);
+    }
     append(words, launcher.extra);
+    append(words, command);
+    return words;
+}
+
+std::vector<std::string> reach_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                     const std::vector<std::string>& command) {
+    const char* reach = adapter(launcher.family).reach;
+    if (*reach == '\0') {
+        return launch_command(launcher, {.hosts = hosts, .host_file = ""}, command);
+    }
+    Words words = filled(reach, joined(hosts, ","));
     append(words, command);
     return words;
 }
@@ -284,30 +310,53 @@ std::string without_conda(std::string_view library_path, std::string_view conda_
 }
 
 std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts) {
+    const Adapter& use = adapter(launcher.family);
     Words words = {launcher.program};
-    if (const char* option = list_option(launcher.family); option != nullptr && !hosts.empty()) {
-        append(words, {option, joined(hosts, ",")});
+    append(words, filled(use.start, ""));
+    if (!hosts.empty()) {
+        append(words, filled(use.hosts, joined(hosts, ",")));
     }
     return words;
 }
 
 std::vector<std::string> start_on_one(const Launcher& launcher, const std::string& host) {
     auto words = start_on_all(launcher, {host});
-    append(words, {"-n", "1"});
-    if (launcher.family == Family::slurm) {
-        words.emplace_back("--overlap");
-    }
+    append(words, filled(adapter(launcher.family).one_by_hand, ""));
     return words;
+}
+
+std::vector<std::string> words_within(BatchSystem system, Family family) {
+    const Adapter& use = adapter(family);
+    return filled(system == BatchSystem::lsf           ? use.within_lsf
+                  : system == BatchSystem::grid_engine ? use.within_grid_engine
+                                                       : "",
+                  "");
+}
+
+bool names_remote_shell(const std::vector<std::string>& launcher_arguments) {
+    return std::any_of(launcher_arguments.begin(), launcher_arguments.end(), [](const std::string& word) {
+        return word == "plm_rsh_agent" || word == "plm_ssh_agent" || word.starts_with("-launcher") ||
+               word.starts_with("-bootstrap");
+    });
 }
 
 std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments) {
     for (std::size_t i = 0; i + 1 < launcher_arguments.size(); ++i) {
         const auto& name = launcher_arguments[i];
-        if (name == "plm_rsh_agent" || name == "plm_ssh_agent" || name == "-launcher-exec") {
+        const auto& value = launcher_arguments[i + 1];
+        if (name == "plm_rsh_agent" || name == "plm_ssh_agent" || name == "-launcher-exec" ||
+            name == "-bootstrap-exec") {
             // Open MPI takes a list of agents, separated by colons, and uses the first that exists.
-            const auto& value = launcher_arguments[i + 1];
             if (auto words = split_words(value.substr(0, value.find(':'))); words && !words->empty()) {
                 return *words;
+            }
+        }
+        if (name == "-launcher" || name == "-bootstrap") {
+            if (value == "lsf") {
+                return {"blaunch"};
+            }
+            if (value == "sge") {
+                return {"qrsh", "-inherit", "-nostdin"};
             }
         }
     }

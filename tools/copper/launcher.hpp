@@ -17,12 +17,14 @@ enum class Family {
     intel,       // Intel MPI: Hydra with its own options
     pals,        // HPE Cray PALS
     slurm,       // srun
+    flux,        // flux run
     unknown
 };
 
 // From the output of `mpirun --version`.
 Family family_of(std::string_view version_text);
 const char* name_of(Family family);
+Family family_named(std::string_view name);
 
 // The libraries that speak with different launchers. MPICH has relatives: Intel MPI, Cray MPICH.
 enum class Mpi { open_mpi, mpich, unknown };
@@ -38,7 +40,7 @@ std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_d
 struct Launcher {
     Family family = Family::alone;
     std::string program;          // as it is called: "mpirun"
-    std::string mpi_plugin = {};  // srun's --mpi; empty: the site's default
+    std::string mpi_plugin = {};  // srun's --mpi, or Flux's -o pmi; empty: the site's default
     bool as_root = false;         // Open MPI must be told that running as root is intended
     // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library.
     bool has_library_path = false;
@@ -63,6 +65,10 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables = {});
 
+// The command that runs an administrative `command` on these nodes of the job.
+std::vector<std::string> reach_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                     const std::vector<std::string>& command);
+
 // Whether a variable is for the MPI of the application, or changes what any program does, so that the daemons
 // must not get it. `kept`: names that the user wants to pass on.
 bool is_for_application_only(std::string_view variable, const std::vector<std::string>& kept);
@@ -75,7 +81,16 @@ std::string without_conda(std::string_view library_path, std::string_view conda_
 std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts);
 std::vector<std::string> start_on_one(const Launcher& launcher, const std::string& host);
 
-// The program with which Open MPI reaches other nodes, according to its arguments; by default "ssh".
+// Batch systems with a remote shell of their own.
+enum class BatchSystem { lsf, grid_engine, other };
+// The launcher's arguments that make it reach other nodes with that shell.
+std::vector<std::string> words_within(BatchSystem system, Family family);
+// True if the user's arguments for the launcher choose a remote shell.
+bool names_remote_shell(const std::vector<std::string>& launcher_arguments);
+
+// False if the launcher does not reach other nodes with a remote shell.
+bool has_remote_shell(Family family);
+// The remote shell of a launcher with these arguments; by default "ssh".
 std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments);
 
 }  // namespace copper::cli

@@ -5,12 +5,17 @@
 #include <string_view>
 #include <vector>
 
+#include <tl/expected.hpp>
+
 namespace copper::cli {
 
 // One host per line; '#' starts a comment. Ignores everything after the name on a line ("slots=4"), and
 // repeated hosts. Keeps the order, which is the order of ranks. Reads PBS_NODEFILE, `scontrol show hostnames`
 // and hand-written lists.
 std::vector<std::string> parse_hosts(std::string_view text);
+
+// "login,cn[08-11,20]" in full: the hosts in order, without repeated ones. The error says what is wrong.
+tl::expected<std::vector<std::string>, std::string> expand_hosts(std::string_view list);
 
 // "nid001.site.edu" is "nid001".
 std::string_view short_name(std::string_view host);

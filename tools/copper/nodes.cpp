@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -38,31 +40,73 @@ Result<std::vector<std::string>> nodes_in_file(const std::string& path) {
     return hosts;
 }
 
-Result<std::vector<std::string>> nodes_of_pbs() {
-    if (!is_set("PBS_NODEFILE")) {
-        return misused("--nodes-from pbs: PBS_NODEFILE is not set (not within a PBS job?)");
-    }
-    return nodes_in_file(std::getenv("PBS_NODEFILE"));
-}
+using Hosts = std::vector<std::string>;
 
-Result<std::vector<std::string>> nodes_of_slurm() {
-    if (!is_set("SLURM_JOB_NODELIST")) {
-        return misused("--nodes-from slurm: SLURM_JOB_NODELIST is not set (not within a Slurm job?)");
-    }
-    const auto output =
-        capture({"scontrol", "show", "hostnames", std::getenv("SLURM_JOB_NODELIST")}, question_patience);
+// What a program of the batch system prints, one host per line or word.
+Result<Hosts> nodes_said_by(const std::vector<std::string>& command) {
+    const auto output = capture(command, question_patience);
     if (!output) {
         return tl::make_unexpected(output.error());
     }
-    auto hosts = succeeded(*output) ? parse_hosts(output->text) : std::vector<std::string>();
+    auto text = output->text;
+    std::replace(text.begin(), text.end(), ' ', '\n');
+    auto hosts = succeeded(*output) ? parse_hosts(text) : Hosts();
     if (hosts.empty()) {
-        return failed("scontrol show hostnames: " + output->text);
+        return failed(shell_quote(command) + ": " + output->text);
     }
     return hosts;
 }
 
-tl::unexpected<Failure> not_yet(const std::string& option) {
-    return misused(option + ": not supported yet");
+Result<Hosts> nodes_of_pbs() {
+    return nodes_in_file(std::getenv("PBS_NODEFILE"));
+}
+
+Result<Hosts> nodes_of_slurm() {
+    return nodes_said_by({"scontrol", "show", "hostnames", std::getenv("SLURM_JOB_NODELIST")});
+}
+
+// Those that are neither down nor drained.
+Result<Hosts> nodes_of_flux() {
+    return nodes_said_by({"flux", "hostlist", "--expand", "avail"});
+}
+
+// The variable holds "host slots host slots ...".
+Result<Hosts> nodes_of_lsf() {
+    if (is_set("LSB_DJOB_HOSTFILE")) {
+        return nodes_in_file(std::getenv("LSB_DJOB_HOSTFILE"));
+    }
+    std::istringstream words(is_set("LSB_MCPU_HOSTS") ? std::getenv("LSB_MCPU_HOSTS") : "");
+    std::string text;
+    for (std::string host, slots; words >> host >> slots;) {
+        text += host + "\n";
+    }
+    auto hosts = parse_hosts(text);
+    if (hosts.empty()) {
+        return misused(
+            "neither LSB_DJOB_HOSTFILE nor LSB_MCPU_HOSTS names the hosts of this LSF job: give "
+            "them with --nodes-from");
+    }
+    return hosts;
+}
+
+Result<Hosts> nodes_of_grid_engine() {
+    return nodes_in_file(std::getenv("PE_HOSTFILE"));
+}
+
+struct Source {
+    const char* name;
+    const char* sign;  // set in its jobs
+    Result<Hosts> (*nodes)();
+};
+constexpr std::array sources = {
+    Source{"pbs", "PBS_NODEFILE", nodes_of_pbs}, Source{"slurm", "SLURM_JOB_NODELIST", nodes_of_slurm},
+    Source{"flux", "FLUX_URI", nodes_of_flux}, Source{"lsf", "LSB_JOBID", nodes_of_lsf},
+    Source{"sge", "PE_HOSTFILE", nodes_of_grid_engine}};
+
+BatchSystem batch_system() {
+    return is_set("LSB_JOBID")     ? BatchSystem::lsf
+           : is_set("PE_HOSTFILE") ? BatchSystem::grid_engine
+                                   : BatchSystem::other;
 }
 
 const std::string package_hint =
@@ -109,6 +153,21 @@ Result<Launcher> slurm_launcher() {
                     .extra = {}};
 }
 
+Result<Launcher> flux_launcher() {
+    if (!find_program("flux")) {
+        return lacking("launcher flux not found in PATH");
+    }
+    if (is_set("FLUX_JOB_ID")) {
+        return misused(
+            "a program that 'flux run' started cannot start others on the nodes of its job: launch from the "
+            "script of 'flux batch' or the shell of 'flux alloc'");
+    }
+    return Launcher{.family = Family::flux,
+                    .program = "flux",
+                    .mpi_plugin = built_with() == Mpi::open_mpi ? "pmix" : "",
+                    .extra = {}};
+}
+
 tl::unexpected<Failure> wrong_mpi(const Launcher& launcher) {
     return lacking(launcher.program + " (" + name_of(launcher.family) +
                    ") cannot start copperd, which is built with " + name_of(built_with()) +
@@ -118,6 +177,9 @@ tl::unexpected<Failure> wrong_mpi(const Launcher& launcher) {
 Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (!choice.one_machine && is_set("SLURM_JOB_ID") && find_program("srun")) {
         return slurm_launcher();
+    }
+    if (!choice.one_machine && is_set("FLUX_URI") && find_program("flux")) {
+        return flux_launcher();
     }
     // mpirun and mpiexec of one directory belong together; prefer the better known name. But conda's mpirun
     // may come before the mpiexec of the machine.
@@ -139,7 +201,7 @@ Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (chosen) {
         return std::move(*chosen);
     }
-    return lacking("no launcher found: neither mpirun, mpiexec nor (in a Slurm job) srun is in PATH" +
+    return lacking("no launcher found: neither mpirun, mpiexec nor (in their jobs) srun or flux is in PATH" +
                    package_hint);
 }
 
@@ -156,29 +218,41 @@ Result<Launcher> named(const LauncherChoice& choice) {
     if (choice.name == "srun") {
         return slurm_launcher();
     }
-    if (choice.name == "flux" || choice.name == "pdsh") {
-        return not_yet("--launcher " + choice.name);
+    if (choice.name == "flux") {
+        return flux_launcher();
+    }
+    if (choice.name == "pdsh" || choice.name == "jsrun") {
+        return misused("--launcher " + choice.name + ": it cannot start " +
+                       (choice.name == "pdsh" ? "programs that use MPI" : "programs on chosen nodes") +
+                       "; give the nodes with --nodes-from, and an MPI launcher that reaches them");
     }
     return misused("--launcher " + choice.name +
-                   ": must be auto, mpirun, mpiexec, the path of one, srun or none");
+                   ": must be auto, mpirun, mpiexec, the path of one, srun, flux or none");
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> find_nodes(const std::string& from) {
-    if (from == "pbs" || (from == "auto" && is_set("PBS_NODEFILE"))) {
-        return nodes_of_pbs();
-    }
-    if (from == "slurm" || (from == "auto" && is_set("SLURM_JOB_NODELIST"))) {
-        return nodes_of_slurm();
-    }
-    if (from == "flux" || (from == "auto" && is_set("FLUX_JOB_ID"))) {
-        return not_yet("--nodes-from flux");
+Result<Hosts> find_nodes(const std::string& from) {
+    for (const auto& source : sources) {
+        if (from == source.name && !is_set(source.sign)) {
+            return misused("--nodes-from " + from + ": " + source.sign +
+                           " is not set (not within such a job?)");
+        }
+        if (from == source.name || (from == "auto" && is_set(source.sign))) {
+            return source.nodes();
+        }
     }
     if (from == "auto") {
-        return std::vector<std::string>{host_name()};
+        return Hosts{host_name()};
     }
-    return nodes_in_file(from);
+    if (from.find_first_of(",[") == std::string::npos) {
+        return nodes_in_file(from);
+    }
+    auto hosts = expand_hosts(from);
+    if (!hosts) {
+        return misused("--nodes-from " + from + ": " + hosts.error());
+    }
+    return std::move(*hosts);
 }
 
 Result<Launcher> find_launcher(const LauncherChoice& choice) {
@@ -193,7 +267,10 @@ Result<Launcher> find_launcher(const LauncherChoice& choice) {
     if (!extra) {
         return misused("COPPER_LAUNCHER_ARGS: " + extra.error());
     }
-    launcher->extra = std::move(*extra);
+    if (!choice.one_machine && !names_remote_shell(*extra)) {
+        launcher->extra = words_within(batch_system(), launcher->family);
+    }
+    launcher->extra.insert(launcher->extra.end(), extra->begin(), extra->end());
     return launcher;
 }
 

@@ -9,7 +9,7 @@
 
 namespace copper::cli {
 
-// `from` as in --nodes-from: pbs, slurm, flux, auto or a file.
+// `from` as in --nodes-from: pbs, slurm, flux, lsf, sge, auto, a list of hosts or a file.
 Result<std::vector<std::string>> find_nodes(const std::string& from);
 
 struct LauncherChoice {

@@ -18,14 +18,10 @@ Readiness readiness_from(const nlohmann::json& json) {
     readiness.ready = whole_number<std::uint32_t>(json.at("ready"));
     readiness.nodes = whole_number<std::uint32_t>(json.at("nodes"));
     readiness.done = json.value("done", false);
-    for (const auto& rank : json.value("missing", nlohmann::json::array())) {
-        readiness.missing.push_back(whole_number<std::uint32_t>(rank));
-    }
+    readiness.missing = json.value("missing", std::vector<std::string>());
     for (const auto& failed : json.value("failed", nlohmann::json::array())) {
         readiness.failed.push_back(
-            {.rank = whole_number<std::uint32_t>(failed.value("rank", nlohmann::json(0))),
-             .host = failed.value("host", std::string()),
-             .reason = failed.value("reason", std::string())});
+            {.host = failed.value("host", std::string()), .reason = failed.value("reason", std::string())});
     }
     return readiness;
 }

@@ -11,7 +11,6 @@ namespace copper::cli {
 
 struct Readiness {
     struct Failed {
-        std::uint32_t rank = 0;
         std::string host;
         std::string reason;
         bool operator==(const Failed&) const = default;
@@ -19,8 +18,8 @@ struct Readiness {
     std::uint32_t ready = 0;
     std::uint32_t nodes = 0;
     std::vector<Failed> failed;
-    std::vector<std::uint32_t> missing;  // ranks that have not answered yet
-    bool done = false;                   // this report is the last
+    std::vector<std::string> missing;  // hosts that have not answered yet
+    bool done = false;                 // this report is the last
     bool operator==(const Readiness&) const = default;
 
     bool everywhere() const { return done && ready == nodes; }

@@ -1,0 +1,121 @@
+"""The nodes and the command line for batch systems and launchers that are not installed here: fake programs answer as
+the documentation of the real ones says."""
+
+import os
+import shlex
+import subprocess
+
+from copper import clean_environment, copper_program
+from mounted import MountTestCase
+
+TREE = "/usr/share/doc"
+
+# As `mpirun --version` of Open MPI 4 and `mpiexec --version` of MPICH 4 (Debian 12) begin.
+VERSIONS = {"mpirun": "mpirun (Open MPI) 4.1.4", "mpiexec": "HYDRA build details:\n    Version: 4.0.2"}
+
+
+class BatchSystems(MountTestCase):
+    def setUp(self):
+        self.directory = self.make_directory()
+        built = subprocess.run([copper_program(), "--version"], capture_output=True, text=True, check=True).stdout
+        self.launcher = "mpiexec" if "MPICH" in built else "mpirun"
+        for name, text in VERSIONS.items():
+            self.write(f"bin/{name}", f"#!/bin/sh\necho '{text}'\n")
+
+    def write(self, name, text):
+        path = f"{self.directory}/{name}"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+        return path
+
+    def dry_run(self, *options, **environment):
+        environment = clean_environment(**environment)
+        environment["PATH"] = f"{self.directory}/bin:" + environment["PATH"]
+        return subprocess.run([copper_program(), "launch", "--dry-run", "--tree", TREE, *options], capture_output=True,
+                              text=True, env=environment, check=False, cwd="/")
+
+    def command(self, *options, **environment):
+        done = self.dry_run(*options, **environment)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return shlex.split(done.stdout)
+
+    def assert_mpi(self, hosts, words, mpirun=(), mpiexec=()):
+        expected = {"mpirun": ["--host", hosts, *mpirun], "mpiexec": ["-hosts", hosts, *mpiexec]}[self.launcher]
+        self.assertEqual(self.launcher, words[0])
+        for word in expected:
+            self.assertIn(word, words)
+
+    def assert_job(self, job, words):
+        self.assertIn(f"--batch-job={job}", words)
+
+    def fake_flux(self):
+        """flux-hostlist(1) separates hosts with blanks; flux-environment(7) names the variables."""
+        self.write("bin/flux", '#!/bin/sh\n[ "$*" = "hostlist --expand avail" ] && echo tuolumne1001 tuolumne1002\n')
+        return {"FLUX_URI": "local:///tmp/flux-x/local-0", "FLUX_ENCLOSING_ID": "f2gVXkbSKH"}
+
+    def test_flux(self):
+        words = self.command(**self.fake_flux())
+        self.assertEqual(["flux", "run", "--ntasks=2", "--requires=hosts:tuolumne1001,tuolumne1002", "--nodes=2",
+                          "-o", "cpu-affinity=off", "-o", "gpu-affinity=off", "-o", "exit-timeout=none"], words[:11])
+        self.assert_job("f2gVXkbSKH", words)
+        named = self.command("--nodes-from", "flux", "--launcher", "flux", **self.fake_flux())
+        self.assertEqual(words[:11], named[:11])
+
+    def test_flux_within_a_run(self):
+        done = self.dry_run(FLUX_JOB_ID="f3", **self.fake_flux())
+        self.assertEqual(2, done.returncode)
+        self.assertRegex(done.stderr, "^copper: a program that 'flux run' started cannot start others.*flux batch")
+
+    def test_flux_does_not_answer(self):
+        variables = self.fake_flux()
+        self.write("bin/flux", "#!/bin/sh\necho no broker >&2\nexit 1\n")
+        done = self.dry_run(**variables)
+        self.assertEqual(1, done.returncode)
+        self.assertRegex(done.stderr, "^copper: flux hostlist --expand avail: no broker")
+
+    def test_lsf(self):
+        """IBM Spectrum LSF 10.1, "Environment variables": a line for each slot, or hosts and numbers of slots."""
+        hosts = self.write("hosts", "hostA\nhostA\nhostB\nhostB\n")
+        for variables in ({"LSB_DJOB_HOSTFILE": hosts}, {"LSB_MCPU_HOSTS": "hostA 2 hostB 2 "}):
+            words = self.command(LSB_JOBID="812", LSB_JOBINDEX="0", **variables)
+            self.assert_mpi("hostA,hostB", words, ["plm_rsh_agent", "blaunch"], ["-launcher", "lsf"])
+            self.assert_job("812", words)
+        words = self.command(LSB_JOBID="812", LSB_JOBINDEX="3", LSB_DJOB_HOSTFILE=hosts,
+                             COPPER_LAUNCHER_ARGS="--mca plm_rsh_agent ssh -launcher ssh")
+        self.assert_job("812[3]", words)
+        self.assertNotIn("blaunch", words)
+        self.assertNotIn("lsf", words)
+        done = self.dry_run(LSB_JOBID="812")
+        self.assertEqual(2, done.returncode)
+        self.assertRegex(done.stderr, "^copper: .*LSB_MCPU_HOSTS.* give them with --nodes-from")
+
+    def test_grid_engine(self):
+        """sge_pe(5): host, slots, queue and processors on each line."""
+        hosts = self.write("pe_hostfile", "hostA 4 all.q@hostA UNDEFINED\nhostB 4 all.q@hostB UNDEFINED\n")
+        words = self.command(JOB_ID="77", SGE_ROOT="/opt/sge", SGE_TASK_ID="undefined", PE_HOSTFILE=hosts)
+        self.assert_mpi("hostA,hostB", words, [], ["-launcher", "sge"])
+        self.assert_job("77", words)
+        self.assert_job("77.2", self.command(JOB_ID="77", SGE_ROOT="/opt/sge", SGE_TASK_ID="2", PE_HOSTFILE=hosts))
+        self.assertNotIn("--batch-job=77", self.command(JOB_ID="77", PE_HOSTFILE=hosts))
+
+    def test_list_of_hosts(self):
+        self.assert_mpi("cn1,cn2", self.command("--nodes-from", "cn1,cn2"))
+        self.assert_mpi("login,cn08,cn09,cn10", self.command("--nodes-from", "login,cn[08-10]"))
+        for hosts in ("cn[1-", "cn[a-b],x", ","):
+            done = self.dry_run("--nodes-from", hosts)
+            self.assertEqual(2, done.returncode)
+            self.assertIn(f"copper: --nodes-from {hosts}: ", done.stderr)
+
+    def test_wrong_place(self):
+        for source in ("pbs", "slurm", "flux", "lsf", "sge"):
+            done = self.dry_run("--nodes-from", source)
+            self.assertEqual(2, done.returncode)
+            self.assertRegex(done.stderr, f"^copper: --nodes-from {source}: [A-Z_]+ is not set")
+
+    def test_programs_that_are_no_launchers(self):
+        for program in ("pdsh", "jsrun"):
+            done = self.dry_run("--launcher", program)
+            self.assertEqual(2, done.returncode)
+            self.assertRegex(done.stderr, f"^copper: --launcher {program}: .*--nodes-from")
