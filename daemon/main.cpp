@@ -15,7 +15,6 @@
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
-#include "daemon/control/version.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node.hpp"
 #include "daemon/pinning.hpp"
@@ -46,11 +45,9 @@ struct CommandLine {
 
 CommandLine parse(int argc, char** argv) {
     CommandLine line;
-    CLI::App app("copperd: the Copper daemon of one node; normally started by `copper launch`");
-    app.set_version_flag("--version", version_text("copperd"));
+    CLI::App app;
     std::string config;
-    auto* config_option = app.add_option("--config", config, "a TOML file with options")->type_name("FILE");
-    add_option_flags(app, line.texts);
+    add_daemon_command_line(app, line.texts, config);
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& help) {
@@ -58,7 +55,7 @@ CommandLine parse(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         line.exit_code = fail(std::string(error.what()) + "\nTry 'copperd --help'.", exit_usage);
     }
-    if (config_option->count() > 0) {
+    if (app.count("--config") > 0) {
         line.config = config;
     }
     return line;

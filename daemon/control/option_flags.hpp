@@ -1,4 +1,4 @@
-// Adds the option table as flags to a CLI11 application. `copperd` and `copper launch` share it.
+// The flags of `copperd`. `copper launch` has them too.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,6 +6,7 @@
 
 #include "daemon/control/option_values.hpp"
 #include "daemon/control/options.hpp"
+#include "daemon/control/version.hpp"
 
 namespace copper {
 
@@ -40,6 +41,16 @@ inline void add_option_flags(CLI::App& app, FlagTexts& texts,
             option->group("");
         }
     }
+}
+
+// The command line of `copperd`.
+inline void add_daemon_command_line(CLI::App& app, FlagTexts& texts, std::string& config) {
+    app.name("copperd");
+    app.description("The Copper daemon of one node; normally started by 'copper launch'");
+    app.set_version_flag("--version", version_text("copperd"));
+    app.add_option("--config", config, "a TOML file with options")->type_name("FILE");
+    add_option_flags(app, texts);
+    app.footer("Example:\n  copperd --mount /tmp/mirror --tree /lustre/sw/conda");
 }
 
 }  // namespace copper

@@ -30,6 +30,16 @@ constexpr std::array push_names = {"auto", "always", "never"};    // indexed by 
 constexpr std::array compression_names = {"auto", "off", "lz4"};  // indexed by Compression
 constexpr std::array level_names = {"none", "fatal", "error", "warning", "info", "debug"};
 
+// "auto|off|lz4"
+template <std::size_t count>
+std::string one_of(const std::array<const char*, count>& names) {
+    std::string text;
+    for (const std::string_view name : names) {
+        text.append(text.empty() ? "" : "|").append(name);
+    }
+    return text;
+}
+
 // Assigns a parsed value, or returns the error.
 template <typename T, typename Parsed>
 Taken assign(T& to, const Parsed& parsed) {
@@ -192,7 +202,7 @@ std::vector<OptionRow> user_rows() {
          .arity = OptionRow::Arity::repeatable,
          .take = take_trees},
         {.name = "cores",
-         .argument = "LIST",
+         .argument = "auto|none|LIST",
          .help =
              "cores the daemon runs on: auto (those the job does not use, otherwise any), none, or a list "
              "such as 0,2-3",
@@ -210,7 +220,7 @@ std::vector<OptionRow> user_rows() {
                  return assign(options.shared_file_bytes, parse_size(texts.front()));
              }},
         {.name = "compress",
-         .argument = "WHEN",
+         .argument = one_of(compression_names),
          .help =
              "send and keep the contents of files in fewer bytes (LZ4): auto (where the network is slower "
              "than that), off, or lz4 (whatever shrinks; default auto)",
@@ -228,7 +238,7 @@ std::vector<OptionRow> user_rows() {
          .help = "children of a node in the broadcast trees (default 4)",
          .take = take_count<&DaemonOptions::arity, arity_max>},
         {.name = "push",
-         .argument = "WHEN",
+         .argument = one_of(push_names),
          .help = "send objects to all nodes: auto (large files only if several nodes read them), "
                  "always or "
                  "never (default auto)",
@@ -255,7 +265,7 @@ std::vector<OptionRow> user_rows() {
          .help = "write logs also to the output of the daemons' launcher, while they run",
          .take = take_switch<&DaemonOptions::log_to_output>},
         {.name = "log-level",
-         .argument = "LEVEL",
+         .argument = one_of(level_names),
          .help = "none, fatal, error, warning, info or debug, or 0 to 5 (default warning)",
          .take = take_log_level},
         {.name = "allow-other",
@@ -263,7 +273,7 @@ std::vector<OptionRow> user_rows() {
          .help = "let other users see the mirror",
          .take = take_switch<&DaemonOptions::allow_other>},
         {.name = "passthrough",
-         .argument = "WHEN",
+         .argument = one_of(passthrough_names),
          .help =
              "auto: if root mounts, and the kernel and libfuse can, the kernel reads files of at least 1M "
              "itself when they are opened again, and asks at each open of any file; off (default)",
@@ -273,7 +283,7 @@ std::vector<OptionRow> user_rows() {
                                                                      " is neither auto nor off"));
              }},
         {.name = "profile",
-         .argument = "WHAT",
+         .argument = "auto|off|FILE",
          .help = "which record of what an earlier job used is fetched ahead, and updated: auto (that of the "
                  "last job "
                  "with this name and these trees; default), off, or a FILE",

@@ -321,7 +321,9 @@ void add_check(CLI::App& app, Action& action) {
         "of\n"
         "the command (128 + N for signal N); 127 if it was not found. Files that the command writes do not\n"
         "count. Only processes on this node are watched.\n\n"
-        "Example: copper check -- python -c 'import torch'");
+        "Examples:\n"
+        "  copper check -- python -c 'import torch'\n"
+        "  copper check --all -- torchrun train.py");
     command->callback([options, shared, &action] {
         options->run_options = given(shared);
         action = [options] { return check(*options); };

@@ -193,21 +193,26 @@ void add_doctor(CLI::App& app, Action& action) {
     auto options = std::make_shared<DoctorOptions>();
     auto* command = app.add_subcommand(
         "doctor", "Look for what would stop a launch, on every node of the job, and say how to mend it");
+    const auto as_of_launch = [&app](CLI::Option* option) {
+        const auto* there = app.get_subcommand("launch")->get_option(option->get_name());
+        option->type_name(there->get_type_name())->description(there->get_description());
+    };
     for (const char* name : {"mount", "tree", "cache-bytes"}) {
-        command
-            ->add_option_function<std::vector<std::string>>(
-                std::string("--") + name,
-                [options, name](const std::vector<std::string>& texts) {
-                    options->launch.flags[name] = texts;
-                },
-                "As for 'copper launch'")
-            ->allow_extra_args(false);
+        as_of_launch(command
+                         ->add_option_function<std::vector<std::string>>(
+                             std::string("--") + name,
+                             [options, name](const std::vector<std::string>& texts) {
+                                 options->launch.flags[name] = texts;
+                             })
+                         ->allow_extra_args(false));
     }
-    command->add_option("--nodes-from", options->launch.nodes_from, "As for 'copper launch'");
-    command->add_option("--launcher", options->launch.launcher, "As for 'copper launch'");
+    as_of_launch(command->add_option("--nodes-from", options->launch.nodes_from));
+    as_of_launch(command->add_option("--launcher", options->launch.launcher));
     command->add_flag("--local", options->local, "This node only");
     command->add_flag("--json", options->json, "As JSON");
-    command->footer("Exit code: 1 if there is a problem.\n\nExample: copper doctor --tree /lustre/sw/conda");
+    command->footer(
+        "Exit code: 1 if there is a problem.\n\nExamples:\n  copper doctor --tree /lustre/sw/conda\n"
+        "  copper doctor --local");
     command->callback([options, &action] { action = [options] { return examine(*options); }; });
 }
 

@@ -42,12 +42,10 @@ Result<Changes> changes(const EnvOptions& options) {
 
 void add_env(CLI::App& app, Action& action) {
     auto options = std::make_shared<EnvOptions>();
-    auto* command =
-        app.add_subcommand("env",
-                           "Print shell lines that send PATH, PYTHONPATH, ... through the mount: eval "
-                           "\"$(copper env)\"; in fish "
-                           "copper env --shell fish | source; in csh eval \"`copper env --shell csh`\". "
-                           "Start console scripts (torchrun) with 'copper run'");
+    auto* command = app.add_subcommand(
+        "env",
+        "Print shell lines that send PATH, PYTHONPATH, ... through the mount. Start console scripts "
+        "(torchrun) with 'copper run'");
     add_environment_options(*command, options->mirror);
     command
         ->add_option("--shell", options->shell, "Whose lines to print (default sh; slurm: for a TaskProlog)")
@@ -57,6 +55,12 @@ void add_env(CLI::App& app, Action& action) {
         ->add_flag("--unset", options->unset,
                    "Print what takes the mirror out of these variables again; also after 'copper stop'")
         ->excludes(command->get_option("--prefix"));
+    command->footer(
+        "Examples:\n"
+        "  eval \"$(copper env)\"\n"
+        "  copper env --shell fish | source        # in fish\n"
+        "  eval \"`copper env --shell csh`\"        # in csh\n"
+        "  eval \"$(copper env --unset)\"");
     command->callback([options, &action] {
         action = [options]() -> Result<void> {
             return changes(*options).map(

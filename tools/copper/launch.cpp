@@ -310,6 +310,13 @@ void add_launch(CLI::App& app, Action& action) {
         ->type_name("NAME")
         ->allow_extra_args(false);
     command->add_flag("--dry-run", options->dry_run, "Print the command without running it");
+    command->footer(
+        "Each option can also be a variable (COPPER_CACHE_BYTES=8G), or a key of the --config\n"
+        "file. Flags win over variables, variables over the file.\n\n"
+        "Examples:\n"
+        "  copper launch --tree /lustre/sw/conda            # on all nodes of the batch job\n"
+        "  copper launch --tree /lustre/sw --cache-bytes 8G --log-dir ~/logs\n"
+        "  copper launch --local 4 --tree /usr/lib/python3  # four nodes on this machine, to try it");
     command->callback([options, &action] {
         if (options->flags["ready-timeout"].empty()) {
             options->flags.erase("ready-timeout");

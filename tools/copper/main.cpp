@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <iostream>
 
-#include "daemon/control/version.hpp"
 #include "tools/copper/cleanup.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/common.hpp"
+#include "tools/copper/completion.hpp"
 #include "tools/copper/environment.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/misuse.hpp"
@@ -43,13 +44,12 @@ void leave_mirror(char** argv) {
 
 int main(int argc, char** argv) {
     leave_mirror(argv);
-    CLI::App app("Copper: reads a parallel filesystem on one node and broadcasts it to all", "copper");
-    app.set_version_flag("--version", copper::version_text("copper"));
-    app.require_subcommand(1);
+    CLI::App app;
     Action action;
-    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run, add_check,
-                           add_doctor, add_prefetch, add_profile}) {
-        add(app, action);
+    add_commands(app, action);
+    if (argc > 1 && argv[1] == completion_command) {
+        std::cout << completions(app, {argv + 2, argv + argc});
+        return exit_done;
     }
     check_values(app);
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);

@@ -28,8 +28,13 @@ Result<std::vector<std::string>> places_of(const std::vector<std::string>& prefi
 
 }  // namespace
 
+CLI::Option* add_mount_option(CLI::App& command, std::string& mount) {
+    return command.add_option("--mount", mount, "The mount that names the job (default /tmp/$USER/copper)")
+        ->type_name("DIR");
+}
+
 void add_mirror_options(CLI::App& command, MirrorOptions& options) {
-    command.add_option("--mount", options.mount, "The mount that names the job (default /tmp/$USER/copper)");
+    add_mount_option(command, options.mount);
     command
         .add_option("--node", options.node,
                     "Which node's mount, if several nodes share this machine (--local)")
@@ -40,8 +45,8 @@ void add_environment_options(CLI::App& command, MirrorOptions& options) {
     add_mirror_options(command, options);
     command
         .add_option("--prefix", options.prefixes,
-                    "Send paths below P through the mount (repeatable; default: the mirrored trees)")
-        ->type_name("P")
+                    "Send paths below PATH through the mount (repeatable; default: the mirrored trees)")
+        ->type_name("PATH")
         ->allow_extra_args(false)
         ->expected(1, CLI::detail::expected_max_vector_size);
     command.add_flag(

@@ -11,7 +11,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace copper::cli {
 
@@ -23,6 +24,8 @@ struct MirrorOptions {
     bool no_python_modules = false;
 };
 
+// --mount, which names the job.
+CLI::Option* add_mount_option(CLI::App& command, std::string& mount);
 // --mount and --node; and the options of `env` and `run`.
 void add_mirror_options(CLI::App& command, MirrorOptions& options);
 void add_environment_options(CLI::App& command, MirrorOptions& options);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/copper/commands.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -9,19 +10,6 @@ namespace copper::cli {
 namespace {
 
 using Words = std::vector<std::string>;
-
-std::string or_rather(std::string_view word, const Words& known) {
-    const auto near = nearest(word, known);
-    return near ? "; did you mean " + *near + "?" : std::string();
-}
-
-Words names_of_commands(const CLI::App& app) {
-    Words names;
-    for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-        names.push_back(command->get_name());
-    }
-    return names;
-}
 
 // "copper", and the commands that were given: "copper profile show".
 struct Asked {

@@ -59,11 +59,13 @@ Result<void> print_path(const PathOptions& options) {
 
 void add_path(CLI::App& app, Action& action) {
     auto options = std::make_shared<PathOptions>();
-    auto* command = app.add_subcommand("path", "A path's place under the mount, and back");
+    auto* command = app.add_subcommand("path", "Print a path's place under the mount, or the other way");
     add_mirror_options(*command, options->mirror);
     command->add_flag("--real", options->real,
                       "The other way: from a place under the mount to the path itself");
-    command->add_option("P", options->path, "The path")->required();
+    command->add_option("PATH", options->path, "The path")->required();
+    command->footer(
+        "Examples:\n  copper path /lustre/sw/conda\n  copper path --real /tmp/$USER/copper/lustre/sw/conda");
     command->callback([options, &action] { action = [options] { return print_path(*options); }; });
 }
 

@@ -143,10 +143,13 @@ void add_prefetch(CLI::App& app, Action& action) {
     auto options = std::make_shared<PrefetchOptions>();
     auto* command =
         app.add_subcommand("prefetch", "Read directories or files ahead, and send them to all nodes");
-    command->add_option("--mount", options->mount,
-                        "The mount that names the job (default /tmp/$USER/copper)");
+    add_mount_option(*command, options->mount);
     command->add_flag("--wait", options->wait, "Return when everything is there, and say how much that is");
     command->add_option("PATH", options->paths, "What to read, with everything below it")->required();
+    command->footer(
+        "Examples:\n"
+        "  copper prefetch /lustre/sw/conda/lib/python3.11\n"
+        "  copper prefetch --wait /lustre/models/weights.bin");
     command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -92,15 +92,22 @@ Result<void> remove(const std::vector<std::string>& names) {
 void add_profile(CLI::App& app, Action& action) {
     auto names = std::make_shared<std::vector<std::string>>();
     auto* command = app.add_subcommand(
-        "profile", "Records of what jobs used, which the next job of the same name fetches ahead");
+        "profile",
+        "List, show or remove profiles: records of what jobs used, which the next job of the same name "
+        "fetches ahead");
     command->require_subcommand(1);
-    command->add_subcommand("list", "This user's profiles")->callback([&action] { action = list; });
-    auto* shown = command->add_subcommand("show", "What a profile holds, in order of first use");
+    command->footer("Examples:\n  copper profile list\n  copper profile show NAME");
+    auto* listed = command->add_subcommand("list", "List this user's profiles");
+    listed->footer("Example:\n  copper profile list");
+    listed->callback([&action] { action = list; });
+    auto* shown = command->add_subcommand("show", "Show what a profile holds, in order of first use");
     auto name = std::make_shared<std::string>();
     shown->add_option("NAME", *name, "A name of the list, or a file")->required();
+    shown->footer("Example:\n  copper profile show NAME");
     shown->callback([name, &action] { action = [name] { return show(*name); }; });
     auto* removed = command->add_subcommand("remove", "Remove profiles: the next job records anew");
     removed->add_option("NAME", *names, "Names of the list, or files")->required();
+    removed->footer("Example:\n  copper profile remove NAME");
     removed->callback([names, &action] { action = [names] { return remove(*names); }; });
 }
 

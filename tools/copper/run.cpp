@@ -80,13 +80,15 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
 void add_run(CLI::App& app, Action& action) {
     auto options = std::make_shared<MirrorOptions>();
     auto words = std::make_shared<std::vector<std::string>>();
-    auto* command =
-        app.add_subcommand("run",
-                           "Run a command through the mount: copper run CMD... Starts a script with the "
-                           "mirrored interpreter, also if its first line names the original one");
+    auto* command = app.add_subcommand(
+        "run",
+        "Run a command through the mount. Starts a script with the mirrored interpreter, also if its "
+        "first line names the original one");
     add_environment_options(*command, *options);
     command->add_option("CMD", *words, "The command and its arguments")->required();
     command->positionals_at_end();  // no word after the command is an option of ours
+    command->footer(
+        "Examples:\n  srun copper run torchrun train.py\n  copper run --node 1 python3 -c 'import numpy'");
     command->callback([options, words, &action] { action = [=] { return become(*options, *words); }; });
 }
 

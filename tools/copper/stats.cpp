@@ -3,6 +3,7 @@
 
 #include "daemon/control/metrics.hpp"
 #include "tools/copper/common.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/report.hpp"
 
 namespace copper::cli {
@@ -64,9 +65,8 @@ Result<void> print_stats(const StatsOptions& options) {
 
 void add_stats(CLI::App& app, Action& action) {
     auto options = std::make_shared<StatsOptions>();
-    auto* command = app.add_subcommand("stats", "Live statistics of the whole job");
-    command->add_option("--mount", options->mount,
-                        "The mount that names the job (default /tmp/$USER/copper)");
+    auto* command = app.add_subcommand("stats", "Show live statistics of the whole job");
+    add_mount_option(*command, options->mount);
     auto* all = command->add_flag("--all", options->all, "All counters instead of a summary");
     auto* json = command->add_flag("--json", options->json, "As JSON, with stable keys")->excludes(all);
     auto* open_metrics =
@@ -77,6 +77,11 @@ void add_stats(CLI::App& app, Action& action) {
         ->check(CLI::Range(1, 1000))
         ->excludes(open_metrics);
     command->add_option("--node", options->node, "Of this node only")->type_name("RANK");
+    command->footer(
+        "Examples:\n"
+        "  copper stats                            # six lines: what Copper saved\n"
+        "  copper stats --top 20\n"
+        "  copper stats --json > stats.json");
     command->callback([options, &action] { action = [options] { return print_stats(*options); }; });
 }
 

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "tools/copper/common.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -97,11 +98,11 @@ Result<void> print_status(const StatusOptions& options) {
 void add_status(CLI::App& app, Action& action) {
     auto options = std::make_shared<StatusOptions>();
     auto* command =
-        app.add_subcommand("status", "How many nodes serve, and which do not. Exit code 0 if all serve");
-    command->add_option("--mount", options->mount,
-                        "The mount that names the job (default /tmp/$USER/copper)");
+        app.add_subcommand("status", "Tell how many nodes serve, and which do not; exit code 0 if all serve");
+    add_mount_option(*command, options->mount);
     auto* nodes = command->add_flag("--nodes", options->nodes, "A table of all nodes");
     command->add_flag("--json", options->json, "As JSON, with all nodes")->excludes(nodes);
+    command->footer("Examples:\n  copper status\n  copper status --nodes");
     command->callback([options, &action] { action = [options] { return print_status(*options); }; });
 }
 

@@ -14,6 +14,7 @@
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/report.hpp"
@@ -262,12 +263,12 @@ void add_stop(CLI::App& app, Action& action) {
     auto options = std::make_shared<StopOptions>();
     auto* command =
         app.add_subcommand("stop", "Unmount and end all daemons of the job; does nothing if there are none");
-    auto* mount = command->add_option("--mount", options->mount,
-                                      "The mount that names the job (default /tmp/$USER/copper)");
+    auto* mount = add_mount_option(*command, options->mount);
     auto* local = command->add_flag("--local", options->local,
                                     "This node only, in any state, without a launcher: all of this "
                                     "user's instances (as root: everybody's), or that of --mount");
     command->add_option("--user", options->user, "With --local, as root: only this user's (name or id)")
+        ->type_name("USER")
         ->needs(local)
         ->excludes(mount);
     command
@@ -276,6 +277,11 @@ void add_stop(CLI::App& app, Action& action) {
                      "that this runs in; any: spare none)")
         ->type_name("ID")
         ->needs(local);
+    command->footer(
+        "Examples:\n"
+        "  copper stop\n"
+        "  copper stop --local                     # in a job epilogue, or to clear a dead mount\n"
+        "  copper stop --local --user alice        # as root");
     command->add_option("--launch", options->launch)->group("")->needs(local);
     command->callback([options, &action] {
         action = [options] { return options->local ? stop_this_node(*options) : stop_job(*options); };

@@ -1,0 +1,34 @@
+// The command line as a whole. main() parses with it; help, manual pages and completion describe it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/copper/common.hpp"
+
+namespace copper::cli {
+
+// Adds all commands to `app`, which must be empty.
+void add_commands(CLI::App& app, Action& action);
+
+// Those that --help lists.
+std::vector<const CLI::App*> commands_of(const CLI::App& app);
+std::vector<const CLI::Option*> options_of(const CLI::App& command);
+std::vector<const CLI::Option*> positionals_of(const CLI::App& command);
+
+// Null if there is none.
+const CLI::App* find_command(const CLI::App& app, std::string_view name);
+
+// "; did you mean NAME?" if one of `known` is near.
+std::string or_rather(std::string_view word, const std::vector<std::string>& known);
+std::vector<std::string> names_of_commands(const CLI::App& app);
+
+// What --help shows for the value: "DIR", "auto|off|lz4"; "" for a switch.
+std::string argument_of(const CLI::Option& option);
+
+// With a line break instead of a blank where a line would be longer than `width`.
+std::string wrapped(std::string_view text, std::size_t width);
+
+}  // namespace copper::cli

@@ -1,0 +1,203 @@
+// Writes the manual pages, when the project is built: copper_manual DIRECTORY DATE. All text is that of
+// --help.
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <utility>
+
+#include "daemon/control/option_flags.hpp"
+#include "daemon/control/version.hpp"
+#include "tools/copper/commands.hpp"
+
+namespace {
+
+using namespace copper::cli;
+
+// Text that roff(7) prints as it is.
+std::string escaped(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        const bool line_begins = out.empty() || out.back() == '\n';
+        if (line_begins && (c == '.' || c == '\'')) {
+            out += "\\&";
+        }
+        if (c == '\\' || c == '-') {
+            out += c == '-' ? "\\-" : "\\e";
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
+std::string prose(std::string_view text) {
+    constexpr std::size_t width = 70;
+    return escaped(wrapped(text, width));
+}
+
+std::string bold(std::string_view text) {
+    return "\\fB" + escaped(text) + "\\fR";
+}
+
+std::string italic(std::string_view text) {
+    return "\\fI" + escaped(text) + "\\fR";
+}
+
+class Page {
+  public:
+    Page(const CLI::App& app, std::string command, int section)
+        : app_(app), command_(std::move(command)), name_(command_), section_(section) {
+        std::replace(name_.begin(), name_.end(), ' ', '-');
+    }
+
+    void write(const std::filesystem::path& directory, const std::string& date) const {
+        const auto place = directory / ("man" + std::to_string(section_));
+        std::filesystem::create_directories(place);
+        std::ofstream file(place / (name_ + "." + std::to_string(section_)));
+        file << text(date);
+        if (!file.flush()) {
+            throw std::runtime_error("cannot write " + name_ + " in " + place.string());
+        }
+    }
+
+  private:
+    std::string text(const std::string& date) const {
+        const std::string version = copper::version_text("copper");
+        std::string title = name_;
+        std::transform(title.begin(), title.end(), title.begin(),
+                       [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+        return ".TH " + escaped(title) + " " + std::to_string(section_) + " " + date + " \"" +
+               version.substr(0, version.find(" (")) + "\" \"Copper\"\n" + name() + ".SH SYNOPSIS\n" +
+               synopsis(app_, command_) + ".SH DESCRIPTION\n" + prose(app_.get_description() + ".") + "\n" +
+               arguments(app_) + commands() + rest() + see_also();
+    }
+
+    std::string name() const {
+        std::string what = app_.get_description();
+        what = what.substr(0, std::min(what.find(". "), what.find("; ")));
+        return ".SH NAME\n" + prose(name_ + " - " + what) + "\n";
+    }
+
+    static std::string synopsis(const CLI::App& command, const std::string& words) {
+        std::string text = bold(words);
+        if (!options_of(command).empty()) {
+            text += " [" + italic("OPTION") + " ...]";
+        }
+        if (!commands_of(command).empty()) {
+            text += " " + italic("COMMAND") + " [" + italic("ARGUMENT") + " ...]";
+        }
+        for (const auto* each : positionals_of(command)) {
+            const auto more = each->get_items_expected_max() > 1 ? " ..." : "";
+            text += each->get_required() ? " " + italic(each->get_name()) + more
+                                         : " [" + italic(each->get_name()) + more + "]";
+        }
+        return text + "\n";
+    }
+
+    static std::string arguments(const CLI::App& command) {
+        std::string text;
+        for (const auto* each : positionals_of(command)) {
+            text += ".TP\n" + italic(each->get_name()) + "\n" + prose(each->get_description() + ".") + "\n";
+        }
+        for (const auto* each : options_of(command)) {
+            const auto argument = argument_of(*each);
+            std::string names;
+            for (const auto& name : each->get_snames()) {
+                names += bold("-" + name) + ", ";
+            }
+            names += bold("--" + each->get_lnames().front());
+            text += ".TP\n" + names + (argument.empty() ? "" : " " + italic(argument)) + "\n" +
+                    prose(each->get_description() + ".") + "\n";
+        }
+        return text.empty() ? "" : ".SH OPTIONS\n" + text;
+    }
+
+    std::string commands() const {
+        std::string text;
+        for (const auto* each : commands_of(app_)) {
+            text += ".TP\n" + synopsis(*each, command_ + " " + each->get_name()) +
+                    prose(each->get_description() + ".") + "\n";
+        }
+        return text.empty() ? "" : ".SH COMMANDS\n" + text;
+    }
+
+    // The paragraphs below the options in --help. "Exit code" and "Examples" get sections of their own.
+    std::string rest() const {
+        std::string notes;
+        std::string sections;
+        std::string* text = &notes;
+        bool paragraph_begins = true;
+        bool is_example = false;
+        std::istringstream lines(app_.get_footer());
+        for (std::string line; std::getline(lines, line);) {
+            if (line.starts_with("  ") != is_example) {
+                *text += is_example ? ".fi\n" : ".nf\n";
+                is_example = !is_example;
+            }
+            if (line.starts_with("Example")) {
+                text = &(sections += ".SH EXAMPLES\n");
+            } else if (line.starts_with("Exit code")) {
+                text = &(sections += ".SH EXIT STATUS\n" + prose(line) + "\n");
+            } else if (line.empty()) {
+                text = &notes;
+                paragraph_begins = true;
+            } else {
+                const bool new_paragraph = std::exchange(paragraph_begins, false) && text == &notes;
+                *text += (new_paragraph ? ".PP\n" : "") +
+                         (is_example ? escaped(line.substr(2)) : prose(line)) + "\n";
+            }
+        }
+        return notes + sections + (is_example ? ".fi\n" : "");
+    }
+
+    std::string see_also() const {
+        std::string text = ".SH SEE ALSO\n";
+        if (app_.get_name() != "copper") {
+            text += ".BR copper (1),\n";
+        } else {
+            for (const auto* each : commands_of(app_)) {
+                text += ".BR copper\\-" + each->get_name() + " (1),\n";
+            }
+        }
+        return text + (section_ == 8 ? ".BR copper\\-launch (1)\n" : ".BR copperd (8)\n");
+    }
+
+    const CLI::App& app_;
+    std::string command_;  // "copper launch"
+    std::string name_;     // "copper-launch"
+    int section_;
+};
+
+void write_all(const std::filesystem::path& directory, const std::string& date) {
+    CLI::App user;
+    Action action;
+    add_commands(user, action);
+    Page(user, "copper", 1).write(directory, date);
+    for (const auto* command : commands_of(user)) {
+        Page(*command, "copper " + command->get_name(), 1).write(directory, date);
+    }
+    CLI::App daemon;
+    copper::FlagTexts texts;
+    std::string config;
+    copper::add_daemon_command_line(daemon, texts, config);
+    Page(daemon, "copperd", 8).write(directory, date);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) {
+        std::cerr << "usage: copper_manual DIRECTORY DATE\n";
+        return exit_usage;
+    }
+    try {
+        write_all(argv[1], argv[2]);
+        return exit_done;
+    } catch (const std::exception& error) {
+        std::cerr << "copper_manual: " << error.what() << "\n";
+        return exit_failed;
+    }
+}
