@@ -78,8 +78,8 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", copper::version_text("copper"));
     app.require_subcommand(1);
     Action action;
-    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run, add_check,
-                           add_doctor, add_prefetch, add_profile}) {
+    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_top, add_report, add_logs,
+                           add_path, add_env, add_run, add_check, add_doctor, add_prefetch, add_profile}) {
         add(app, action);
     }
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);

@@ -1,0 +1,91 @@
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "daemon/control/json_text.hpp"
+#include "daemon/control/metrics.hpp"
+#include "daemon/control/sum.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/page.hpp"
+#include "tools/copper/statistics.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using nlohmann::json;
+
+struct ReportOptions {
+    std::string mount;
+    std::string statistics;  // a file, or a folder that has it
+    std::string page = "copper-report.html";
+};
+
+Result<json> kept_statistics(std::string path) {
+    if (std::error_code error; std::filesystem::is_directory(path, error)) {
+        path += "/stats.json";
+    }
+    std::ifstream file(path);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) {
+        return failed(path + ": cannot be read (a job's 'copper stop' writes stats.json to its --log-dir)");
+    }
+    auto statistics = read_json(text.view(), [](const json& read) { return read; });
+    return statistics ? Result<json>(std::move(*statistics)) : failed(path + ": is no JSON");
+}
+
+Result<json> live_statistics(const std::string& flag) {
+    const auto mount = mount_named(flag);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    return ask_sum(*mount, reported_paths).map([](const JobStatistics& job) {
+        return statistics_json({.job = job.job, .nodes = lost_nodes(job)}, job, job.sum);
+    });
+}
+
+Result<void> write_report(const ReportOptions& options) {
+    const auto statistics =
+        options.statistics.empty() ? live_statistics(options.mount) : kept_statistics(options.statistics);
+    if (!statistics) {
+        return tl::make_unexpected(statistics.error());
+    }
+    std::string page;
+    try {
+        page = report_page(*statistics);
+    } catch (const std::exception& error) {
+        return failed((options.statistics.empty() ? "the daemons' answer" : options.statistics) +
+                      ": these are no statistics of Copper: " + error.what());
+    }
+    if (options.page == "-") {
+        std::cout << page;
+        return {};
+    }
+    return write_file(options.page, page).map([&] { std::cout << "wrote " << options.page << "\n"; });
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Action& action) {
+    auto options = std::make_shared<ReportOptions>();
+    auto* command =
+        app.add_subcommand("report", "Write a page (HTML) that shows what Copper did for the job");
+    auto* mount = command->add_option("--mount", options->mount,
+                                      "The mount that names the job (default /tmp/$USER/copper)");
+    command
+        ->add_option("statistics", options->statistics,
+                     "Of a job that has ended: its --log-dir, or stats.json there. Default: the running job")
+        ->type_name("PATH")
+        ->excludes(mount);
+    command->add_option("-o,--output", options->page, "The file to write; - for standard output")
+        ->type_name("FILE")
+        ->capture_default_str();
+    command->footer(
+        "The page needs no network and nothing else.\n\nExamples:\n  copper report\n"
+        "  copper report -o report.html ~/copper-logs/1234");
+    command->callback([options, &action] { action = [options] { return write_report(*options); }; });
+}
+
+}  // namespace copper::cli
