@@ -126,6 +126,7 @@ struct Answer {
     struct Part {
         Rank rank;
         std::string text;
+        std::vector<Rank> with = {};  // the nodes whose answers `text` includes, besides `rank`
         bool operator==(const Part&) const = default;
     };
     std::uint64_t id = 0;

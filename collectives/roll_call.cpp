@@ -24,7 +24,8 @@ std::vector<Answer> as_answers(const Call& call, std::vector<Answer::Part> parts
     std::vector<Answer> answers;
     std::size_t bytes = 0;
     for (Answer::Part& part : parts) {
-        const std::size_t part_bytes = part.text.size() + part_overhead_bytes;
+        const std::size_t part_bytes =
+            part.text.size() + part.with.size() * sizeof(Rank) + part_overhead_bytes;
         if (answers.empty() || bytes + part_bytes > answer_text_bytes_max) {
             answers.push_back({.id = call.id, .origin = call.origin, .parts = {}});
             bytes = 0;
@@ -56,7 +57,7 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
     effects_.send(below, pending.call);
     // Suspects may be alive. If their answers arrive in time, they count.
     effects_.send(membership_.suspects(), direct(pending.call));
-    pending.parts[membership_.self()] = effects_.answer(pending.call.verb, pending.call.argument);
+    add(pending, {membership_.self(), effects_.answer(pending.call.verb, pending.call.argument)});
     if (pending.missing.empty()) {
         pending.deadline = now;  // finished() comes with the next tick, never from within call()
     }
@@ -86,7 +87,7 @@ void RollCall::receive(Rank from, const Call& call, TimePoint now) {
     const std::vector<Rank> below = membership_.children({.reader = call.origin});
     pending.below.insert(below.begin(), below.end());
     effects_.send(below, pending.call);
-    pending.parts[membership_.self()] = effects_.answer(call.verb, call.argument);
+    add(pending, {membership_.self(), effects_.answer(call.verb, call.argument)});
     go_on(entry);
 }
 
@@ -101,8 +102,7 @@ void RollCall::receive(Rank from, const Answer& answer, TimePoint) {
     }
     Pending& pending = entry->second;
     for (const Answer::Part& part : answer.parts) {
-        pending.parts[part.rank] = part.text;
-        pending.missing.erase(part.rank);
+        add(pending, part);
     }
     if (++pending.answers[from] >= answer.answers) {
         pending.below.erase(from);
@@ -117,6 +117,22 @@ void RollCall::peer_lost(Rank rank) {
         current->second.missing.erase(rank);
         go_on(current);
     }
+}
+
+// Each node counts once. A node can answer twice: directly, and in a part that it shares with others. Then
+// the second part is left out, and the others in it stay missing.
+void RollCall::add(Pending& pending, const Answer::Part& part) {
+    std::vector<Rank> ranks = part.with;
+    ranks.push_back(part.rank);
+    const auto is_heard = [&pending](Rank rank) { return pending.heard.contains(rank); };
+    if (std::any_of(ranks.begin(), ranks.end(), is_heard)) {
+        return;
+    }
+    for (const Rank rank : ranks) {
+        pending.heard.insert(rank);
+        pending.missing.erase(rank);
+    }
+    pending.parts[part.rank] = part;
 }
 
 // Finishes, or asks in another way, if this way has nothing more to wait for.
@@ -140,6 +156,22 @@ std::set<Rank> RollCall::awaited() const {
     return ranks;
 }
 
+// Of all parts, if the call's verb wants no more.
+std::optional<Answer::Part> RollCall::join(const Call& call, const std::vector<Answer::Part>& parts) {
+    auto text = effects_.joined(call.verb, call.argument, parts);
+    if (!text) {
+        return std::nullopt;
+    }
+    Answer::Part sum{.rank = membership_.self(), .text = std::move(*text)};
+    for (const Answer::Part& part : parts) {
+        sum.with.insert(sum.with.end(), part.with.begin(), part.with.end());
+        if (part.rank != sum.rank) {
+            sum.with.push_back(part.rank);
+        }
+    }
+    return sum;
+}
+
 void RollCall::tick(TimePoint now) {
     for (auto entry = pending_.begin(); entry != pending_.end();) {
         const auto current = entry++;
@@ -158,15 +190,18 @@ void RollCall::ask_missing_directly(Pending& pending) {
 }
 
 void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
-    const Pending pending = std::move(entry->second);
+    Pending pending = std::move(entry->second);
     pending_.erase(entry);
     std::vector<Answer::Part> parts;
-    for (const auto& [rank, text] : pending.parts) {
-        parts.push_back({rank, text});
+    for (auto& [rank, part] : pending.parts) {
+        parts.push_back(std::move(part));
     }
     if (!pending.reply_to) {
         effects_.finished(pending.call.id, std::move(parts));
         return;
+    }
+    if (auto one = join(pending.call, parts)) {
+        parts = {std::move(*one)};
     }
     std::vector<Answer> answers = as_answers(pending.call, std::move(parts));
     for (Answer& answer : answers) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cache/cache.hpp"
 #include "collectives/membership.hpp"
@@ -24,6 +25,13 @@ class RollCall {
         virtual void send(std::span<const Rank> to, const Message& message) = 0;
         // This node's answer to a call.
         virtual std::string answer(const std::string& verb, const std::string& argument) = 0;
+        // One text that says what these answers say together, for verbs that want no more: it goes up the
+        // tree instead of them. Nothing: the origin wants the answer of each node.
+        virtual std::optional<std::string> joined(const std::string& /*verb*/,
+                                                  const std::string& /*argument*/,
+                                                  const std::vector<Answer::Part>& /*parts*/) {
+            return std::nullopt;
+        }
         // All answers to a call() of this node, sorted by rank. Nodes without an answer are missing.
         virtual void finished(std::uint64_t id, std::vector<Answer::Part> parts) = 0;
     };
@@ -53,7 +61,8 @@ class RollCall {
     struct Pending {
         std::optional<Rank> reply_to;  // nothing at the origin
         Call call;
-        std::map<Rank, std::string> parts;
+        std::map<Rank, Answer::Part> parts;
+        std::set<Rank> heard;                   // whose answers are in `parts`
         std::set<Rank> below;                   // children that owe the joined answer of their subtree
         std::map<Rank, std::uint32_t> answers;  // received from them
         std::set<Rank> missing;                 // origin only: all nodes without an answer
@@ -61,6 +70,8 @@ class RollCall {
         TimePoint deadline;
         bool asked_directly = false;
     };
+    void add(Pending& pending, const Answer::Part& part);
+    std::optional<Answer::Part> join(const Call& call, const std::vector<Answer::Part>& parts);
     void go_on(std::map<CallName, Pending>::iterator entry);
     void ask_missing_directly(Pending& pending);
     void finish(std::map<CallName, Pending>::iterator pending);

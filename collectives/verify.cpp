@@ -142,8 +142,9 @@ class Verifier {
         return is_node(call.origin) ? Verdict() : refuse("a call of an unknown node");
     }
     Verdict operator()(const Answer& answer) const {
-        const bool are_parts = std::all_of(answer.parts.begin(), answer.parts.end(),
-                                           [this](const auto& part) { return is_node(part.rank); });
+        const bool are_parts =
+            std::all_of(answer.parts.begin(), answer.parts.end(),
+                        [this](const auto& part) { return is_node(part.rank) && are_nodes(part.with); });
         return is_node(answer.origin) && are_parts ? Verdict() : refuse("an answer with an unknown node");
     }
     Verdict operator()(const Ping& ping) const { return speaks_of_nodes(ping.news); }
@@ -151,6 +152,9 @@ class Verifier {
 
   private:
     bool is_node(Rank rank) const { return rank.value < job_.nodes; }
+    bool are_nodes(const std::vector<Rank>& ranks) const {
+        return std::all_of(ranks.begin(), ranks.end(), [this](Rank each) { return is_node(each); });
+    }
     bool are_nodes(const std::vector<News>& news) const {
         return std::all_of(news.begin(), news.end(), [this](const News& each) { return is_node(each.rank); });
     }

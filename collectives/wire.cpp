@@ -35,6 +35,12 @@ auto bytes_of(Builder& builder, std::string_view text) {
     return builder.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
 }
 
+auto ranks_of(Builder& builder, const std::vector<Rank>& ranks) {
+    return ranks.empty() ? fb::Offset<fb::Vector<std::uint32_t>>()
+                         : builder.CreateVector<std::uint32_t>(
+                               ranks.size(), [&ranks](std::size_t i) { return ranks[i].value; });
+}
+
 // Takes the finished buffer out of the builder: no copy.
 Blob release(Builder& builder) {
     auto buffer = std::make_shared<fb::DetachedBuffer>(builder.Release());
@@ -241,7 +247,8 @@ Blob encode_body(const std::vector<Answer::Part>& parts) {
     Builder builder;
     std::vector<fb::Offset<wire::Part>> offsets;
     for (const auto& part : parts) {
-        offsets.push_back(wire::CreatePart(builder, part.rank.value, bytes_of(builder, part.text)));
+        offsets.push_back(wire::CreatePart(builder, part.rank.value, bytes_of(builder, part.text),
+                                           ranks_of(builder, part.with)));
     }
     builder.Finish(wire::CreateAnswerBody(builder, builder.CreateVector(offsets)));
     return release(builder);
@@ -699,11 +706,15 @@ Decoded decode(const wire::Answer& answer, const Blob& body) {
         .id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}, .answers = answer.answers()};
     std::size_t bytes = 0;
     for (const wire::Part* part : *table->parts()) {
-        bytes += part->text()->size();
+        const std::size_t others = part->with() == nullptr ? 0 : part->with()->size();
+        bytes += part->text()->size() + others * sizeof(std::uint32_t);
         if (bytes > body.size) {  // like decode_xattrs()
             return refuse("an answer whose parts share their text");
         }
-        result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text()))});
+        result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text())), {}});
+        for (std::uint32_t i = 0; i < others; ++i) {
+            result.parts.back().with.push_back(Rank{part->with()->Get(i)});
+        }
     }
     return result;
 }

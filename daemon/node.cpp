@@ -16,6 +16,7 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/profile_files.hpp"
+#include "daemon/control/sum.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node_metrics.hpp"
 #include "fuse/mount_point.hpp"
@@ -70,6 +71,28 @@ Attributes attributes_of_root() {
 json body_of(const std::string& text) {
     const auto body = read_json(text, [](const json& read) { return read; });
     return body && body->is_object() ? *body : json::object();
+}
+
+std::uint64_t number_of(const std::string& text) {
+    return std::strtoull(text.c_str(), nullptr, 10);
+}
+
+json sum_of_parts(const ProgressLoop::Parts& parts, const std::string& paths_max) {
+    std::vector<json> answers;
+    for (const auto& part : parts) {
+        answers.push_back(body_of(part.text));
+    }
+    return sum_of(answers, number_of(paths_max));
+}
+
+// Nothing if an answer makes no sense: then the asker gets them as they are.
+std::optional<std::string> joined_sum(const std::string& paths_max, const ProgressLoop::Parts& parts) {
+    try {
+        return json_line(sum_of_parts(parts, paths_max));
+    } catch (const std::exception& error) {
+        spdlog::warn("cannot add up what nodes answered: {}", error.what());
+        return std::nullopt;
+    }
 }
 
 // Appends "." and the rank if the nodes share a machine.
@@ -148,13 +171,17 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
                }
            })},
           [this](const ObjectKey& key, FetchFor why) { loop_.want(key, why); }),
-      loop_(loop_options(options_, cores),
-            {.trees = trees_,
-             .cache = cache_,
-             .backing = backing_,
-             .fabric = *fabric_,
-             .activity = supervised.vitals != nullptr ? &supervised.vitals->activity : nullptr},
-            [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); }),
+      loop_(
+          loop_options(options_, cores),
+          {.trees = trees_,
+           .cache = cache_,
+           .backing = backing_,
+           .fabric = *fabric_,
+           .activity = supervised.vitals != nullptr ? &supervised.vitals->activity : nullptr},
+          [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); },
+          [](const std::string& verb, const std::string& argument, const ProgressLoop::Parts& parts) {
+              return verb == verb::sum ? joined_sum(argument, parts) : std::nullopt;
+          }),
       profile_keeper_(make_profile_keeper()),
       prefetch_(replay_options(options_, fabric_->size()), trees_, loop_, cache_),
       readiness_(loop_, fabric_->size(), [this](ReadyState::Outcome outcome) {
@@ -328,6 +355,9 @@ void Node::begin_serving() {
         loop_.post([this] { stop_alone(StopReason::unmounted, to_string(StopReason::unmounted)); });
     });
     spdlog::info("{} serves {}, as rank {} of {}", host_name(), options_.mount, place_.rank, place_.nodes);
+    ready_ = std::chrono::system_clock::now();
+    timeline_.add(ready_, {1});
+    note_progress_regularly();
 }
 
 // Removes everything that others can see, in the reverse order of start(). Idempotent.
@@ -373,6 +403,26 @@ void Node::tell_supervisor_of_life() {
     supervisor_.is_alive();
     loop_.at(std::chrono::steady_clock::now() + SupervisorLink::alive_interval,
              [this] { tell_supervisor_of_life(); });
+}
+
+// Adds to timeline_ what has been counted since the last time.
+void Node::note_progress() {
+    const auto& backing = backing_.within_trees();
+    const Timeline::Counts now = {0,
+                                  fuse_counters_.requests,
+                                  operations_of(backing),
+                                  backing.bytes,
+                                  fuse_counters_.bytes_read,
+                                  loop_.mover_counters().direct_reads};
+    Timeline::Counts more = {};
+    std::transform(now.begin(), now.end(), noted_.begin(), more.begin(), std::minus<>());
+    timeline_.add(std::chrono::system_clock::now(), more);
+    noted_ = now;
+}
+
+void Node::note_progress_regularly() {
+    note_progress();
+    loop_.at(std::chrono::steady_clock::now() + timeline_.step(), [this] { note_progress_regularly(); });
 }
 
 void Node::unmount_if_unused_later() {
@@ -443,6 +493,11 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
     };
     if (request.verb == verb::stop) {
         stop_job(request.patience, answer_all);
+    } else if (request.verb == verb::sum) {
+        loop_.call(request.verb, request.argument, request.patience,
+                   [this, reply, paths_max = request.argument](const ProgressLoop::Parts& parts) {
+                       reply([this, paths_max, parts] { return make_sum(parts, paths_max); });
+                   });
     } else if (request.verb == verb::status || request.verb == verb::stats) {
         loop_.call(request.verb, request.argument, request.patience, answer_all);
     } else if (request.verb == verb::prefetch) {
@@ -476,6 +531,33 @@ void Node::add_silent(ControlReply& reply) const {
     }
 }
 
+ControlReply Node::make_sum(const ProgressLoop::Parts& parts, const std::string& paths_max) const {
+    json sum;
+    try {
+        sum = sum_of_parts(parts, paths_max);
+    } catch (const std::exception& error) {
+        ControlReply refused = make_reply({});
+        refused.error = std::string("cannot add up what the nodes answered: ") + error.what();
+        return refused;
+    }
+    std::vector<bool> heard(place_.nodes);
+    for (const auto& part : parts) {
+        heard[succession_ ? place_.rank : part.rank.value] = true;
+        for (const Rank rank : part.with) {
+            heard[rank.value] = true;
+        }
+    }
+    json lost = json::array();
+    for (std::uint32_t rank = 0; rank < place_.nodes; ++rank) {
+        if (!heard[rank]) {
+            lost.push_back(rank);
+        }
+    }
+    sum["lost"] = std::move(lost);
+    return {
+        .job = options_.job, .nodes = place_.nodes, .parts = {{place_.rank, std::move(sum)}}, .error = {}};
+}
+
 std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == ready_verb) {
         return to_text({.error = start_error_});
@@ -494,6 +576,9 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
     }
     if (verb == verb::stats) {
         return json_line(answer_stats(argument));
+    }
+    if (verb == verb::sum) {
+        return json_line(answer_sum(argument));
     }
     if (verb == uses_verb) {
         return uses_ != nullptr ? answer_uses(*uses_, fabric_->self(), argument) : std::string();
@@ -562,11 +647,26 @@ json Node::answer_stats(const std::string& paths_max) {
     stats["mount"] = options_.mount;
     stats["uptime_seconds"] = uptime.count();
     if (!paths_max.empty()) {
-        const std::uint64_t wanted = std::strtoull(paths_max.c_str(), nullptr, 10);
         const std::uint64_t share = std::max<std::uint64_t>(top_paths_of_job_max / fabric_->size(), 10);
-        stats["top_paths"] = top_paths(fuse_counters_.hot_paths, std::min(wanted, share));
+        stats["top_paths"] = top_paths(fuse_counters_.hot_paths, std::min(number_of(paths_max), share));
     }
     return stats;
+}
+
+json Node::answer_sum(const std::string& paths_max) {
+    note_progress();
+    const auto to_ms = std::chrono::duration_cast<milliseconds>(ready_.time_since_epoch()).count();
+    json node = answer_stats("");
+    node["rank"] = place_.rank;
+    node["state"] = state();
+    node["why"] = succession_ ? succession_->why : start_error_;
+    node["trees"] = trees_.roots();
+    node["ready_ms"] = static_cast<std::uint64_t>(to_ms);
+    node["timeline"] = to_json(timeline_);
+    if (const auto wanted = number_of(paths_max); wanted > 0) {
+        node["top_paths"] = top_paths(fuse_counters_.hot_paths, SIZE_MAX);
+    }
+    return sum_of({node}, number_of(paths_max));
 }
 
 ControlReply Node::answer_prefetch(const std::string& path) {

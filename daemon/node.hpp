@@ -20,6 +20,7 @@
 #include "collectives/fabric.hpp"
 #include "daemon/control/instance.hpp"
 #include "daemon/control/options.hpp"
+#include "daemon/control/timeline.hpp"
 #include "daemon/control_server.hpp"
 #include "daemon/mount_point.hpp"
 #include "daemon/prefetch.hpp"
@@ -88,6 +89,7 @@ class Node {
     std::string answer(const std::string& verb, const std::string& argument);
     nlohmann::json answer_status();
     nlohmann::json answer_stats(const std::string& paths_max);
+    nlohmann::json answer_sum(const std::string& paths_max);
     nlohmann::json answer_stop(const std::string& patience_ms);
     nlohmann::json answer_departed(const std::string& rank_and_why);
     nlohmann::json answer_leave(const std::string& how);
@@ -99,6 +101,7 @@ class Node {
     std::unique_ptr<ProfileKeeper> make_profile_keeper();
     ControlReply make_reply(const ProgressLoop::Parts& parts) const;
     void add_silent(ControlReply& reply) const;
+    ControlReply make_sum(const ProgressLoop::Parts& parts, const std::string& paths_max) const;
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
     void stop_alone(StopReason reason, const std::string& why);
@@ -107,6 +110,8 @@ class Node {
     void depart(const std::string& why);
     void unmount_if_unused_later();
     void tell_supervisor_of_life();
+    void note_progress();
+    void note_progress_regularly();
     // Stops all nodes. `then` gets their last answers.
     void stop_job(std::chrono::milliseconds patience, std::function<void(const ProgressLoop::Parts&)> then);
     void leave(Parting parting);
@@ -136,6 +141,9 @@ class Node {
     std::map<Rank, std::string> departed_;  // nodes that left alone, and why
     bool outlived_ = false;                 // the mount will outlive this process
     std::uint64_t requests_seen_ = 0;
+    Timeline timeline_;
+    Timeline::Counts noted_ = {};  // all that is in timeline_
+    Timeline::Time ready_;         // the epoch: not yet
 
     MadeDirectories made_;
     std::optional<Instance> instance_;

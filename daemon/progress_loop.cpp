@@ -50,10 +50,12 @@ Overloaded(Ts...) -> Overloaded<Ts...>;  // Clang 14 needs this guide
 
 }  // namespace
 
-ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call)
+ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call,
+                           JoinAnswers join_answers)
     : options_(std::move(options)),
       around_(surroundings),
       answer_call_(std::move(answer_call)),
+      join_answers_(std::move(join_answers)),
       protocol_({.membership = {.size = around_.fabric.size(),
                                 .self = around_.fabric.self(),
                                 .arity = options_.arity,
@@ -367,6 +369,12 @@ std::string ProgressLoop::answer(const std::string& verb, const std::string& arg
         return R"({"error":"the answer is too long"})";
     }
     return text;
+}
+
+std::optional<std::string> ProgressLoop::joined(const std::string& verb, const std::string& argument,
+                                                const Parts& parts) {
+    auto text = join_answers_(verb, argument, parts);
+    return text && text->size() <= answer_text_bytes_max ? std::move(text) : std::nullopt;
 }
 
 void ProgressLoop::finished(std::uint64_t id, Parts parts) {

@@ -61,7 +61,12 @@ class ProgressLoop final : private Protocol::Effects {
     // This node's answer to a roll call. Runs in the loop's thread.
     using AnswerCall = std::function<std::string(const std::string& verb, const std::string& argument)>;
 
-    ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call);
+    // RollCall::Effects::joined(). Runs in the loop's thread.
+    using JoinAnswers = std::function<std::optional<std::string>(const std::string& verb,
+                                                                 const std::string& argument, const Parts&)>;
+
+    ProgressLoop(Options options, const Surroundings& surroundings, AnswerCall answer_call,
+                 JoinAnswers join_answers);
     ~ProgressLoop() override = default;
 
     // From any thread.
@@ -121,6 +126,8 @@ class ProgressLoop final : private Protocol::Effects {
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
     std::string answer(const std::string& verb, const std::string& argument) override;
+    std::optional<std::string> joined(const std::string& verb, const std::string& argument,
+                                      const Parts& parts) override;
     void finished(std::uint64_t id, Parts parts) override;
     void state_changed(Rank rank, NodeState state) override;
 
@@ -150,6 +157,7 @@ class ProgressLoop final : private Protocol::Effects {
     const Options options_;
     const Surroundings around_;
     const AnswerCall answer_call_;
+    const JoinAnswers join_answers_;
 
     Protocol protocol_;
     TimePoint next_look_;  // after itself

@@ -18,4 +18,9 @@ struct BackingCounters {
     std::atomic<std::uint64_t> xattrs = 0;
 };
 
+inline std::uint64_t operations_of(const BackingCounters& counters) {
+    return counters.listings + counters.stats + counters.file_opens + counters.reads + counters.readlinks +
+           counters.xattrs;
+}
+
 }  // namespace copper

@@ -117,18 +117,10 @@ std::uint64_t value_of(const json& node, const MetricRow& row) {
     return value != group->end() && value->is_number_unsigned() ? value->get<std::uint64_t>() : 0;
 }
 
-LatencyHistogram::Buckets buckets_of(const json& node, const char* name) {
-    LatencyHistogram::Buckets buckets = {};
-    const json none = json::array();
-    const json& texts = node.value(json::json_pointer(std::string("/latency_us/") + name + "/buckets"), none);
-    for (std::size_t i = 0; i < std::min(texts.size(), buckets.size()); ++i) {
-        buckets[i] = texts[i].is_number_unsigned() ? texts[i].get<std::uint64_t>() : 0;
-    }
-    return buckets;
-}
-
-std::uint64_t rss_of(const json& node) {
-    return node.value(json::json_pointer("/memory/rss_bytes"), std::uint64_t{0});
+// Of a node's answer, or of a sum of them.
+std::uint64_t rss_of(const json& node, const char* key = "rss_bytes_max") {
+    const json memory = node.value("memory", json::object());
+    return memory.value(key, memory.value("rss_bytes", std::uint64_t{0}));
 }
 
 // The OpenMetrics name. It ends with the unit, once.
@@ -156,6 +148,9 @@ std::string label(const std::string& text) {
 }
 
 std::string labels_of(const json& node) {
+    if (const auto job = node.find("job"); job != node.end()) {
+        return "job=\"" + label(job->get<std::string>()) + "\"";
+    }
     const auto rank = node.value("rank", std::uint64_t{0});
     return "rank=\"" + std::to_string(rank) + "\",host=\"" + label(node.value("host", std::string())) + "\"";
 }
@@ -195,6 +190,16 @@ const std::vector<MetricRow>& metric_table() {
     return table;
 }
 
+LatencyHistogram::Buckets buckets_of(const json& node, const char* name) {
+    LatencyHistogram::Buckets buckets = {};
+    const json none = json::array();
+    const json& texts = node.value(json::json_pointer(std::string("/latency_us/") + name + "/buckets"), none);
+    for (std::size_t i = 0; i < std::min(texts.size(), buckets.size()); ++i) {
+        buckets[i] = texts[i].is_number_unsigned() ? texts[i].get<std::uint64_t>() : 0;
+    }
+    return buckets;
+}
+
 json latency_summary(const LatencyHistogram::Buckets& buckets) {
     auto used = buckets.size();
     while (used > 0 && buckets[used - 1] == 0) {
@@ -228,7 +233,7 @@ json add_up(const std::vector<json>& nodes) {
     std::uint64_t total = 0;
     for (const auto& node : nodes) {
         max = std::max(max, rss_of(node));
-        total += rss_of(node);
+        total += rss_of(node, "rss_bytes_total");
     }
     totals["memory"] = {{"rss_bytes_max", max}, {"rss_bytes_total", total}};
     return totals;
@@ -245,7 +250,7 @@ std::string to_open_metrics(const std::vector<json>& nodes) {
     const std::string rss = "copper_memory_rss_bytes";
     print_head(out, rss, "gauge", "bytes", "Resident memory of the daemon");
     for (const auto& node : nodes) {
-        out << rss << '{' << labels_of(node) << "} " << rss_of(node) << '\n';
+        out << rss << "{" << labels_of(node) << "} " << rss_of(node, "rss_bytes_total") << "\n";
     }
     out << "# EOF\n";
     return out.str();

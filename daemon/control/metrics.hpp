@@ -25,14 +25,17 @@ const std::vector<MetricRow>& metric_table();
 // Per node: {"fuse": {...}, ..., "latency_us": {"lookup": {"p50":, "p99":, "max":, "buckets": [...]}, ...},
 //            "memory": {"rss_bytes": n}}.
 // Adds the groups of the nodes up to totals, gauges included. Merges latencies from their buckets. "memory"
-// becomes {"rss_bytes_max": n, "rss_bytes_total": n}.
+// becomes {"rss_bytes_max": n, "rss_bytes_total": n}. Totals can be added up again.
 nlohmann::json add_up(const std::vector<nlohmann::json>& nodes);
 
 // One entry of "latency_us".
 nlohmann::json latency_summary(const LatencyHistogram::Buckets& buckets);
 
-// OpenMetrics text (https://openmetrics.io, RFC draft) of the nodes' groups. Each node's "rank" and "host"
-// become labels.
+// Of "lookup", "read" or "turn".
+LatencyHistogram::Buckets buckets_of(const nlohmann::json& node, const char* latency);
+
+// OpenMetrics text (https://openmetrics.io, RFC draft) of the nodes' groups. The "rank" and
+// "host" of a node, or the "job" of a sum, become labels.
 std::string to_open_metrics(const std::vector<nlohmann::json>& nodes);
 
 }  // namespace copper

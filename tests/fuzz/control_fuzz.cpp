@@ -5,6 +5,7 @@
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/copper/common.hpp"
 #include "tools/copper/ready.hpp"
+#include "tools/copper/statistics.hpp"
 
 namespace copper::fuzz {
 namespace {
@@ -30,6 +31,11 @@ void reply(std::string_view text) {
     const auto back = parse_reply(to_line(*reply));
     must(back && to_line(*back) == to_line(*reply) && back->parts.size() == reply->parts.size(),
          "a reply comes back");
+    try {
+        must(!cli::statistics_of(*reply, "/m", 5).sum.empty(), "a sum has its keys");
+    } catch (const nlohmann::json::exception&) {  // no answers of nodes
+    } catch (const std::out_of_range&) {
+    }
     constexpr std::uint32_t table_nodes_max = 1000;  // a longer table tells nothing more
     const bool small = reply->nodes <= table_nodes_max;
     for (const auto& node : small ? cli::per_node(*reply) : std::vector<nlohmann::json>()) {

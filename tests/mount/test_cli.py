@@ -100,7 +100,7 @@ class Commands(MountTestCase):
     def test_openmetrics(self):
         text = self.copper("stats", "--openmetrics", "--mount", self.job.mount)
         self.assertTrue(text.rstrip().endswith("# EOF"))
-        self.assertIn('rank="1"', text)
+        self.assertRegex(text, r'copper_cache_objects\{job="[^"]+"\} [1-9]')
 
     def test_statistics_as_text(self):
         os.listdir(self.job.mirrored(0, self.tree))

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <set>
 #include <variant>
 
 #include "collectives/wire.hpp"
@@ -30,10 +31,24 @@ class Network {
         }
         std::string answer(const std::string& verb, const std::string& argument) override {
             ++answered;
+            if (verb == "sum") {
+                return "1";
+            }
             if (text_bytes != 0) {
                 return std::string(text_bytes, static_cast<char>('a' + membership.self().value % 26));
             }
             return verb + ' ' + argument + ' ' + std::to_string(membership.self().value);
+        }
+        std::optional<std::string> joined(const std::string& verb, const std::string&,
+                                          const std::vector<Answer::Part>& parts) override {
+            if (verb != "sum") {
+                return std::nullopt;
+            }
+            std::uint64_t sum = 0;
+            for (const auto& part : parts) {
+                sum += std::stoull(part.text);
+            }
+            return std::to_string(sum);
         }
         void finished(std::uint64_t id, std::vector<Answer::Part> parts) override {
             finished_ids.push_back(id);
@@ -349,6 +364,61 @@ TEST(RollCall, ACallFromALostNodeIsDropped) {
         network.now());
     EXPECT_TRUE(network.messages().empty());
     EXPECT_FALSE(network[2].roll_call.next_deadline());
+}
+
+// The number of nodes that the parts tell of together. Each counts once, and the parts name all of them.
+std::size_t counted_in(const std::vector<Answer::Part>& parts) {
+    std::set<Rank> ranks;
+    std::uint64_t sum = 0;
+    std::size_t named = 0;
+    for (const auto& part : parts) {
+        ranks.insert(part.rank);
+        ranks.insert(part.with.begin(), part.with.end());
+        named += 1 + part.with.size();
+        sum += std::stoull(part.text);
+    }
+    EXPECT_EQ(ranks.size(), named);
+    EXPECT_EQ(ranks.size(), sum);
+    return ranks.size();
+}
+
+TEST(RollCall, AddsUpOnTheWayUp) {
+    for (const std::uint32_t size : {1U, 2U, 5U, 50U, 10000U}) {
+        Network network(size, 4);
+        network[size / 2].roll_call.call("sum", "", 10s, network.now());
+        network.run();
+        const auto& parts = network[size / 2].result;
+        EXPECT_EQ(counted_in(parts), size);
+        EXPECT_LE(parts.size(), 5U) << "one for itself, and one for each child";
+    }
+}
+
+TEST(RollCall, ASumCountsEachNodeOnceWhoeverIsLost) {
+    for (const std::size_t arity : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+        for (std::uint32_t lost = 1; lost < 20; ++lost) {
+            Network network(20, arity);
+            network[lost].dead = true;
+            network[0].roll_call.call("sum", "", 1000ms, network.now());
+            network.run();
+            EXPECT_EQ(counted_in(network[0].result), 19U) << "arity " << arity << ", lost " << lost;
+        }
+    }
+}
+
+// The origin asked a node directly, and then hears of that node in a sum as well.
+TEST(RollCall, ANodeThatIsInASumAndAnswersDirectlyCountsOnce) {
+    Network network(3, 1);
+    const auto id = network[0].roll_call.call("sum", "", 10s, network.now());
+    network.messages().clear();
+    const auto hear = [&](std::uint32_t from, Answer::Part part) {
+        network[0].roll_call.receive(
+            Rank{from}, Answer{.id = id, .origin = Rank{0}, .parts = {std::move(part)}}, network.now());
+    };
+    hear(2, {.rank = Rank{2}, .text = "1"});
+    hear(1, {.rank = Rank{1}, .text = "2", .with = {Rank{2}}});
+    ASSERT_TRUE(network[0].finished_ids.empty()) << "rank 1 is in no part that counts";
+    network.run();  // asks it directly
+    EXPECT_EQ(counted_in(network[0].result), 3U);
 }
 
 }  // namespace

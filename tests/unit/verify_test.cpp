@@ -105,6 +105,8 @@ TEST(Verify, NodesThatThereAreNot) {
     expect_accepted(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{7}, ""}}});
     expect_refused(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, ""}, {Rank{8}, ""}}});
     expect_refused(Answer{.id = 1, .origin = Rank{8}, .parts = {}});
+    expect_accepted(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, "", {Rank{1}, Rank{7}}}}});
+    expect_refused(Answer{.id = 1, .origin = Rank{7}, .parts = {{Rank{0}, "", {Rank{1}, Rank{8}}}}});
     expect_accepted(Working{.key = file});
     expect_accepted(Ping{.news = known});
     expect_refused(Ping{.news = unknown});

@@ -308,8 +308,9 @@ TEST(WireRoundTrip, CallAndAnswer) {
     for (const std::size_t parts : {std::size_t{0}, std::size_t{1}, std::size_t{10000}}) {
         Answer answer{.id = 8, .origin = Rank{9}, .parts = {}};
         for (std::size_t i = 0; i < parts; ++i) {
-            answer.parts.push_back(
-                {Rank{static_cast<std::uint32_t>(i)}, std::string(i % 40, '\0') + any_bytes});
+            answer.parts.push_back({Rank{static_cast<std::uint32_t>(i)},
+                                    std::string(i % 40, '\0') + any_bytes,
+                                    std::vector<Rank>(i % 3, Rank{7})});
         }
         const Frame frame = encode(answer);
         EXPECT_EQ(frame.lane, frame.body.size > eager_body_bytes_max ? Lane::bulk : Lane::eager);
@@ -322,6 +323,7 @@ TEST(WireRoundTrip, CallAndAnswer) {
         for (std::size_t i = 0; i < parts; ++i) {
             ASSERT_EQ(result.parts[i].rank, answer.parts[i].rank);
             ASSERT_EQ(result.parts[i].text, answer.parts[i].text);
+            ASSERT_EQ(result.parts[i].with, answer.parts[i].with);
         }
     }
 }

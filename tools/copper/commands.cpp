@@ -77,8 +77,9 @@ void add_commands(CLI::App& app, Action& action) {
     app.set_version_flag("--version", version_text("copper"), "Print the version and how it was built");
     app.set_help_flag("-h,--help", "Print this help");
     app.require_subcommand(1);
-    for (const auto add : {add_launch, add_stop, add_status, add_stats, add_path, add_env, add_run, add_check,
-                           add_doctor, add_prefetch, add_profile, add_help}) {
+    for (const auto add :
+         {add_launch, add_stop, add_status, add_stats, add_top, add_report, add_logs, add_path, add_env,
+          add_run, add_check, add_doctor, add_prefetch, add_profile, add_help}) {
         add(app, action);
     }
     app.footer(

@@ -1,10 +1,15 @@
-#include "tools/copper/report.hpp"
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
 
-#include <algorithm>
-#include <map>
-
+#include "daemon/control/json_text.hpp"
 #include "daemon/control/metrics.hpp"
-#include "tools/copper/common.hpp"
+#include "daemon/control/sum.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/page.hpp"
+#include "tools/copper/statistics.hpp"
 
 namespace copper::cli {
 
@@ -12,153 +17,75 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<json> alive(const JobStatistics& job) {
-    std::vector<json> nodes;
-    std::copy_if(job.nodes.begin(), job.nodes.end(), std::back_inserter(nodes),
-                 [](const json& node) { return !is_lost(node); });
-    return nodes;
+struct ReportOptions {
+    std::string mount;
+    std::string statistics;  // a file, or a folder that has it
+    std::string page = "copper-report.html";
+};
+
+Result<json> kept_statistics(std::string path) {
+    if (std::error_code error; std::filesystem::is_directory(path, error)) {
+        path += "/stats.json";
+    }
+    std::ifstream file(path);
+    std::ostringstream text;
+    if (!file || !(text << file.rdbuf())) {
+        return failed(path + ": cannot be read (a job's 'copper stop' writes stats.json to its --log-dir)");
+    }
+    auto statistics = read_json(text.view(), [](const json& read) { return read; });
+    return statistics ? Result<json>(std::move(*statistics)) : failed(path + ": is no JSON");
 }
 
-// Histograms serve to add nodes up. Readers of the report want the quantiles.
-void drop_buckets(json& groups) {
-    if (const auto latencies = groups.find("latency_us"); latencies != groups.end()) {
-        for (auto& latency : *latencies) {
-            latency.erase("buckets");
-        }
+Result<json> live_statistics(const std::string& flag) {
+    const auto mount = mount_named(flag);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
     }
+    return ask_sum(*mount, reported_paths).map([](const JobStatistics& job) {
+        return statistics_json({.job = job.job, .nodes = lost_nodes(job)}, job, job.sum);
+    });
 }
 
-double uptime_of(const std::vector<json>& nodes) {
-    double longest = 0;
-    for (const auto& node : nodes) {
-        longest = std::max(longest, node.value("uptime_seconds", 0.0));
+Result<void> write_report(const ReportOptions& options) {
+    const auto statistics =
+        options.statistics.empty() ? live_statistics(options.mount) : kept_statistics(options.statistics);
+    if (!statistics) {
+        return tl::make_unexpected(statistics.error());
     }
-    return longest;
-}
-
-// Adds the paths of the nodes up. Approximate, because each node names only its own most frequent paths.
-json top_paths(const std::vector<json>& nodes, std::size_t paths_max) {
-    std::map<std::string, json> by_path;
-    for (const auto& node : nodes) {
-        for (const auto& one : node.value("top_paths", json::array())) {
-            auto& sum = by_path.try_emplace(one.at("path"), json{{"path", one.at("path")}}).first->second;
-            for (const char* count : {"requests", "absent", "bytes_read"}) {
-                sum[count] = sum.value(count, std::uint64_t{0}) + one.value(count, std::uint64_t{0});
-            }
-        }
+    std::string page;
+    try {
+        page = report_page(*statistics);
+    } catch (const std::exception& error) {
+        return failed((options.statistics.empty() ? "the daemons' answer" : options.statistics) +
+                      ": these are no statistics of Copper: " + error.what());
     }
-    std::vector<json> sums;
-    for (auto& [path, sum] : by_path) {
-        sums.push_back(std::move(sum));
+    if (options.page == "-") {
+        std::cout << page;
+        return {};
     }
-    std::stable_sort(sums.begin(), sums.end(),
-                     [](const json& a, const json& b) { return a["requests"] > b["requests"]; });
-    sums.resize(std::min(sums.size(), paths_max));
-    return sums;
-}
-
-// A table of the most requested paths, if the report has them.
-std::string paths_table(const json& report) {
-    if (!report.contains("top_paths")) {
-        return "";
-    }
-    std::vector<std::vector<std::string>> rows = {{"REQUESTS", "ABSENT", "BYTES_READ", "PATH"}};
-    for (const auto& one : report["top_paths"]) {
-        rows.push_back({one["requests"].dump(), one["absent"].dump(), one["bytes_read"].dump(),
-                        one["path"].get<std::string>()});
-    }
-    return "\n" + table(rows);
-}
-
-// Without Copper, each node would open each of its files.
-std::string times_fewer(std::uint64_t files_read, std::uint64_t file_opens) {
-    const auto times = file_opens == 0 ? 0 : files_read / file_opens;
-    return times < 2 ? "" : " (" + std::to_string(times) + " times fewer)";
+    return write_file(options.page, page).map([&] { std::cout << "wrote " << options.page << "\n"; });
 }
 
 }  // namespace
 
-bool is_lost(const json& node) {
-    return node.value("state", std::string()) == "lost";
-}
-
-json statistics_json(const JobStatistics& job) {
-    const auto nodes = alive(job);
-    auto totals = add_up(nodes);
-    drop_buckets(totals);
-    auto memory = totals.value("memory", json{{"rss_bytes_max", 0}, {"rss_bytes_total", 0}});
-    totals.erase("memory");
-    auto each = job.nodes;
-    for (auto& node : each) {
-        drop_buckets(node);
-        node.erase("top_paths");
-    }
-    json report{{"schema", 1},
-                {"job", job.job},
-                {"mount", job.mount},
-                {"nodes", job.nodes.size()},
-                {"alive", nodes.size()},
-                {"uptime_seconds", uptime_of(nodes)},
-                {"totals", std::move(totals)},
-                {"memory", std::move(memory)},
-                {"per_node", std::move(each)}};
-    if (job.top_paths > 0) {
-        report["top_paths"] = top_paths(nodes, job.top_paths);
-    }
-    return report;
-}
-
-std::string statistics_text(const JobStatistics& job) {
-    const auto report = statistics_json(job);
-    std::vector<std::vector<std::string>> rows;
-    rows.push_back({"METRIC", "TOTAL", "UNIT"});
-    for (const auto& metric : metric_table()) {
-        const auto group = report["totals"].find(metric.group);
-        if (group != report["totals"].end() && group->contains(metric.name) &&
-            (*group)[metric.name].is_number()) {
-            rows.push_back(
-                {std::string(metric.group) + "." + metric.name, (*group)[metric.name].dump(), metric.unit});
-        }
-    }
-    const json latencies = report["totals"].value("latency_us", json::object());
-    for (const auto& [name, latency] : latencies.items()) {
-        for (const char* part : {"p50", "p99", "max"}) {
-            rows.push_back({"latency." + name + "." + part, text_of(latency, part), "microseconds"});
-        }
-    }
-    for (const auto& [name, value] : report["memory"].items()) {
-        rows.push_back({"memory." + name, value.dump(), "bytes"});
-    }
-    return "job " + job.job + ", mount " + job.mount + ", " + report["alive"].dump() + " of " +
-           report["nodes"].dump() + " nodes alive, up " + text_of(report, "uptime_seconds") + " s\n" +
-           table(rows) + paths_table(report);
-}
-
-std::string statistics_summary(const JobStatistics& job) {
-    const auto report = statistics_json(job);
-    const auto count = [&report](const char* group, const char* name) {
-        return report["totals"].value(json::json_pointer(std::string("/") + group + "/" + name),
-                                      std::uint64_t{0});
-    };
-    const auto bytes = [&count](const char* group, const char* name) { return in_units(count(group, name)); };
-    const auto files = count("fuse", "files_read");
-    const auto opens = count("backing", "file_opens");
-    const auto listings = count("backing", "listings");
-    const auto operations = listings + opens + count("backing", "stats") + count("backing", "reads") +
-                            count("backing", "readlinks") + count("backing", "xattrs");
-    const auto direct = count("fallbacks", "direct_reads");
-    return table({{"nodes", report["alive"].dump() + " of " + report["nodes"].dump() + " serve " + job.mount +
-                                " for " + text_of(report, "uptime_seconds") + " s"},
-                  {"files", std::to_string(files) + " read by your programs"},
-                  {"filesystem", std::to_string(opens) + " files opened" + times_fewer(files, opens) + ", " +
-                                     std::to_string(listings) + " directories read, " +
-                                     std::to_string(operations) + " operations in all"},
-                  {"bytes", bytes("backing", "bytes") + " from the filesystem, " +
-                                bytes("fuse", "bytes_read") + " to your programs"},
-                  {"direct reads",
-                   std::to_string(direct) + (direct == 0 ? "" : " by nodes that could not wait")},
-                  {"cache", bytes("cache", "bytes") + " used of " + bytes("cache", "budget_bytes")}}) +
-           paths_table(report);
+void add_report(CLI::App& app, Action& action) {
+    auto options = std::make_shared<ReportOptions>();
+    auto* command =
+        app.add_subcommand("report", "Write a page (HTML) that shows what Copper did for the job");
+    auto* mount = command->add_option("--mount", options->mount,
+                                      "The mount that names the job (default /tmp/$USER/copper)");
+    command
+        ->add_option("statistics", options->statistics,
+                     "Of a job that has ended: its --log-dir, or stats.json there. Default: the running job")
+        ->type_name("PATH")
+        ->excludes(mount);
+    command->add_option("-o,--output", options->page, "The file to write; - for standard output")
+        ->type_name("FILE")
+        ->capture_default_str();
+    command->footer(
+        "The page needs no network and nothing else.\n\nExamples:\n  copper report\n"
+        "  copper report -o report.html ~/copper-logs/1234");
+    command->callback([options, &action] { action = [options] { return write_report(*options); }; });
 }
 
 }  // namespace copper::cli

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/host_name.hpp"
-#include "daemon/control/metrics.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
@@ -17,7 +16,7 @@
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
-#include "tools/copper/report.hpp"
+#include "tools/copper/statistics.hpp"
 
 namespace copper::cli {
 
@@ -41,24 +40,17 @@ struct StopOptions {
     std::string launch;
 };
 
-std::string number(const nlohmann::json& totals, const char* group, const char* name) {
-    const auto found = totals.find(group);
-    return found == totals.end() ? "?" : text_of(*found, name);
-}
-
-void print_summary(const ControlReply& reply) {
-    std::vector<nlohmann::json> nodes;
-    for (const auto& part : reply.parts) {
-        nodes.push_back(part.body);
-    }
-    const auto totals = add_up(nodes);
-    std::cout << "nodes " << reply.parts.size() << " of " << reply.nodes << ", FUSE requests "
-              << number(totals, "fuse", "requests") << "; backing filesystem: listings "
-              << number(totals, "backing", "listings") << ", files opened "
-              << number(totals, "backing", "file_opens") << ", bytes " << number(totals, "backing", "bytes")
-              << "; direct reads " << number(totals, "fallbacks", "direct_reads") << "\n";
-    const auto files = totals["fuse"].value("files_read", std::uint64_t{0});
-    if (files < nodes.size()) {
+void print_summary(const JobStatistics& job) {
+    const auto count = [&job](const char* group, const char* name) {
+        return std::to_string(total(job.sum, group, name));
+    };
+    std::cout << "nodes " << text_of(job.sum, "nodes") << " of " << job.nodes << ", FUSE requests "
+              << count("fuse", "requests") << "; backing filesystem: listings "
+              << count("backing", "listings") << ", files opened " << count("backing", "file_opens")
+              << ", bytes " << count("backing", "bytes") << "; direct reads "
+              << count("fallbacks", "direct_reads") << "\n";
+    const auto files = total(job.sum, "fuse", "files_read");
+    if (files < job.sum["nodes"].get<std::uint64_t>()) {
         std::cout << "hardly any program used the mirror (files read: " << files
                   << "). Activate the environment before 'copper env'\n";
     }
@@ -181,22 +173,22 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
     }
 }
 
-// The same as `copper stats --json`.
-void keep_statistics(const std::string& mount, const std::string& log_dir, const ControlReply& reply) {
-    const auto json =
-        statistics_json({.job = reply.job, .mount = mount, .nodes = per_node(reply, launched_hosts(mount))});
-    const auto text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (const auto written = write_file(log_dir + "/stats.json", text + "\n"); !written) {
-        say("warning: statistics are lost: " + written.error().reason);
-    }
+// As `copper stats --json`, and all that `copper report` needs.
+Result<void> keep_statistics(const std::string& mount, const std::string& log_dir, const JobStatistics& job) {
+    return ask_each_node(mount, 0, statistics_patience).and_then([&](const EachNode& each) {
+        const auto json = statistics_json(each, statistics_of(each, mount, 0), job.sum);
+        return write_file(log_dir + "/stats.json",
+                          json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    });
 }
 
 std::optional<ControlReply> ask_to_stop(const std::string& mount, const std::string& log_dir,
                                         milliseconds patience) {
-    if (auto statistics = ask_job(mount, {verb::stats, "", statistics_patience})) {
-        print_summary(*statistics);
-        if (!log_dir.empty()) {
-            keep_statistics(mount, log_dir, *statistics);
+    if (const auto job = ask_sum(mount, reported_paths, statistics_patience)) {
+        print_summary(*job);
+        const auto kept = log_dir.empty() ? Result<void>() : keep_statistics(mount, log_dir, *job);
+        if (!kept) {
+            say("warning: statistics are lost: " + kept.error().reason);
         }
     }
     auto reply = ask_job(mount, {verb::stop, "", patience});

@@ -1,0 +1,199 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include "base/host_name.hpp"
+#include "tools/copper/everywhere.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/node_list.hpp"
+#include "tools/copper/process.hpp"
+#include "tools/copper/words.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+constexpr std::string_view log_suffix = "-output.log";
+constexpr std::chrono::milliseconds follow_interval{500};
+
+struct LogsOptions {
+    std::string mount;
+    std::string directory;
+    std::string node;
+    bool follow = false;
+    bool local = false;
+};
+
+// The daemons' log files in a directory, and how much of them has been read.
+class Logs {
+  public:
+    Logs(std::string directory, std::string node)
+        : directory_(std::move(directory)), node_(std::move(node)) {}
+
+    struct Line {
+        std::string time;  // of a line that continues another one: that of the former
+        std::string text;  // "host: ..."
+    };
+    // The lines that are new since the last call, of all files, in the order of time.
+    std::vector<Line> read_on() {
+        std::vector<Line> lines;
+        std::error_code error;
+        for (const auto& file : std::filesystem::directory_iterator(directory_, error)) {
+            if (const auto host = host_of(file.path().filename())) {
+                read_on(file.path(), *host, lines);
+            }
+        }
+        std::stable_sort(lines.begin(), lines.end(),
+                         [](const Line& a, const Line& b) { return a.time < b.time; });
+        return lines;
+    }
+    std::vector<std::string> hosts() const {
+        std::vector<std::string> found;
+        std::error_code error;
+        for (const auto& file : std::filesystem::directory_iterator(directory_, error)) {
+            if (const auto host = host_of(file.path().filename())) {
+                found.push_back(*host);
+            }
+        }
+        return found;
+    }
+
+  private:
+    // HOST-PID-output.log
+    std::optional<std::string> host_of(const std::string& name) const {
+        if (!name.ends_with(log_suffix)) {
+            return std::nullopt;
+        }
+        const auto end = name.rfind('-', name.size() - log_suffix.size() - 1);
+        const auto host = name.substr(0, end);
+        const bool wanted = node_.empty() || hosts_without({node_}, {host}).empty();
+        return end != std::string::npos && wanted ? std::optional(host) : std::nullopt;
+    }
+    void read_on(const std::string& path, const std::string& host, std::vector<Line>& lines) {
+        constexpr std::size_t time_length = std::string_view("2026-01-01T00:00:00.000").size();
+        auto& offset = read_[path];
+        std::ifstream file(path);
+        file.seekg(offset);
+        std::string time;
+        for (std::string line; std::getline(file, line) && !file.eof(); offset = file.tellg()) {
+            time = line.size() > time_length && line[4] == '-' ? line.substr(0, time_length) : time;
+            lines.push_back({time, host + ": " + line});
+        }
+    }
+
+    const std::string directory_;
+    const std::string node_;
+    std::map<std::string, std::streamoff> read_;
+};
+
+void print(const std::vector<Logs::Line>& lines) {
+    for (const auto& line : lines) {
+        std::cout << line.text << "\n";
+    }
+    std::cout.flush();
+}
+
+// Of the job's nodes whose logs are not in the directory on this node: it is on their own disks.
+std::vector<std::string> other_hosts(const LogsOptions& options, const std::string& mount,
+                                     const std::vector<std::string>& have) {
+    if (options.local || !options.directory.empty()) {
+        return {};
+    }
+    auto hosts = hosts_without(launched_hosts(mount), have);
+    if (!options.node.empty()) {
+        std::erase_if(
+            hosts, [&](const std::string& host) { return !hosts_without({options.node}, {host}).empty(); });
+    }
+    return hosts_without(hosts, {host_name()});
+}
+
+// Through the launcher of the job.
+std::vector<Logs::Line> lines_from(const std::vector<std::string>& hosts, const std::string& mount) {
+    std::vector<Logs::Line> lines;
+    const auto launch = read_launch(mount);
+    if (hosts.empty() || !launch) {
+        return lines;
+    }
+    const Placement placement{.hosts = hosts, .host_file = {}, .on_this_machine = 0};
+    const auto output = capture(
+        launch_command(launch->launcher, placement, {own_program(), "logs", "--local", "--mount", mount}),
+        hosts_patience);
+    std::istringstream text(output ? output->text : "");
+    for (std::string line; std::getline(text, line);) {
+        const auto time = line.find(": ");
+        lines.push_back({time == std::string::npos ? "" : line.substr(time + 2, 23), line});
+    }
+    return lines;
+}
+
+// Where the daemons of this node write.
+Result<std::string> log_directory(const std::string& mount) {
+    const auto found = instances_named(mount, ::getuid());
+    if (found.empty()) {
+        return no_daemon_here(mount, {.name = "logs"});
+    }
+    const auto& directory = found.front().record.log_dir;
+    if (directory.empty()) {
+        return failed("the daemons of " + mount +
+                      " were launched without --log-dir: they write to the launcher's output, " +
+                      launch_files(mount).log + " on the node of the launch");
+    }
+    return directory;
+}
+
+Result<void> show_logs(const LogsOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto directory =
+        options.directory.empty() ? log_directory(*mount) : Result<std::string>(options.directory);
+    if (!directory) {
+        return tl::make_unexpected(directory.error());
+    }
+    Logs logs(*directory, options.local ? host_name() : options.node);
+    const auto elsewhere = other_hosts(options, *mount, logs.hosts());
+    auto lines = logs.read_on();
+    const auto more = lines_from(options.follow ? std::vector<std::string>() : elsewhere, *mount);
+    lines.insert(lines.end(), more.begin(), more.end());
+    std::stable_sort(lines.begin(), lines.end(),
+                     [](const Logs::Line& a, const Logs::Line& b) { return a.time < b.time; });
+    print(lines);
+    if (lines.empty() && !options.follow && !options.local) {
+        return failed("no log" + (options.node.empty() ? "" : " of " + options.node) + " in " + *directory);
+    }
+    if (options.follow && !elsewhere.empty()) {
+        say("not followed, on disks of their own: " + joined(elsewhere, ","));
+    }
+    while (options.follow && !instances_named(*mount, ::getuid()).empty()) {
+        std::this_thread::sleep_for(follow_interval);
+        print(logs.read_on());
+    }
+    return {};
+}
+
+}  // namespace
+
+void add_logs(CLI::App& app, Action& action) {
+    auto options = std::make_shared<LogsOptions>();
+    auto* command = app.add_subcommand("logs", "Show the logs of the job's daemons in one stream, by time");
+    auto* mount = command->add_option("--mount", options->mount,
+                                      "The mount that names the job (default /tmp/$USER/copper)");
+    command
+        ->add_option("directory", options->directory,
+                     "Of a job that has ended: its --log-dir. Default: the running job")
+        ->type_name("DIR")
+        ->excludes(mount);
+    command->add_option("--node", options->node, "Of this node only")->type_name("HOST");
+    command->add_flag("--follow", options->follow, "Go on until the job is stopped");
+    command->add_flag("--local", options->local)->group("");
+    command->footer(
+        "Examples:\n  copper logs\n  copper logs --node cn12 --follow\n  copper logs ~/copper-logs/1234");
+    command->callback([options, &action] { action = [options] { return show_logs(*options); }; });
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,209 @@
+#include "tools/copper/statistics.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "daemon/control/metrics.hpp"
+#include "daemon/control/sum.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+using nlohmann::json;
+
+// Histograms serve to add nodes up. Readers want the quantiles.
+void drop_buckets(json& groups) {
+    if (const auto latencies = groups.find("latency_us"); latencies != groups.end()) {
+        for (auto& latency : *latencies) {
+            latency.erase("buckets");
+        }
+    }
+}
+
+// The groups of the sum.
+json totals_of(const json& sum) {
+    json totals = {{"latency_us", sum.at("latency_us")}};
+    for (const auto& metric : metric_table()) {
+        totals[metric.group][metric.name] = total(sum, metric.group, metric.name);
+    }
+    drop_buckets(totals);
+    return totals;
+}
+
+std::vector<json> top_paths(const JobStatistics& job) {
+    return most(job.sum.at("top_paths"), "requests", job.top_paths);
+}
+
+// A table of the most requested paths, if asked for.
+std::string paths_table(const JobStatistics& job) {
+    if (job.top_paths == 0) {
+        return "";
+    }
+    std::vector<std::vector<std::string>> rows = {{"REQUESTS", "ABSENT", "BYTES_READ", "PATH"}};
+    for (const auto& one : top_paths(job)) {
+        rows.push_back({one["requests"].dump(), one["absent"].dump(), one["bytes_read"].dump(),
+                        one["path"].get<std::string>()});
+    }
+    return "\n" + table(rows);
+}
+
+std::string paths_argument(std::size_t top_paths) {
+    return top_paths > 0 ? std::to_string(top_paths) : "";
+}
+
+}  // namespace
+
+Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths,
+                              std::chrono::milliseconds patience) {
+    return ask_job(mount, {verb::sum, paths_argument(top_paths), patience})
+        .map([&](const ControlReply& reply) { return statistics_of(reply, mount, top_paths); });
+}
+
+// Successors on this node answer for themselves, and are lost for the others.
+JobStatistics statistics_of(const ControlReply& reply, const std::string& mount, std::size_t top_paths) {
+    std::vector<json> answers;
+    std::map<std::uint32_t, std::size_t> lost;  // and in how many answers
+    for (const auto& part : reply.parts) {
+        answers.push_back(part.body);
+        for (const auto& rank : part.body.value("lost", std::vector<std::uint32_t>())) {
+            ++lost[rank];
+        }
+    }
+    json sum = sum_of(answers, top_paths);
+    sum["lost"] = json::array();
+    for (const auto& [rank, times] : lost) {
+        if (times == answers.size()) {
+            sum["lost"].push_back(rank);
+        }
+    }
+    return {.job = reply.job,
+            .mount = mount,
+            .nodes = reply.nodes,
+            .sum = std::move(sum),
+            .top_paths = top_paths};
+}
+
+Result<EachNode> ask_each_node(const std::string& mount, std::size_t top_paths,
+                               std::chrono::milliseconds patience) {
+    return ask_job(mount, {verb::stats, paths_argument(top_paths), patience})
+        .map([&](const ControlReply& reply) {
+            return EachNode{.job = reply.job, .nodes = per_node(reply, launched_hosts(mount))};
+        });
+}
+
+JobStatistics statistics_of(const EachNode& each, const std::string& mount, std::size_t top_paths) {
+    std::vector<json> alive;
+    std::copy_if(each.nodes.begin(), each.nodes.end(), std::back_inserter(alive),
+                 [](const json& node) { return !is_lost(node); });
+    return {.job = each.job,
+            .mount = mount,
+            .nodes = each.nodes.size(),
+            .sum = sum_of(alive, top_paths),
+            .top_paths = top_paths};
+}
+
+std::vector<json> lost_nodes(const JobStatistics& job) {
+    if (job.sum["lost"].empty()) {
+        return {};
+    }
+    const auto reply = ask_job(job.mount, {.verb = verb::status});
+    auto nodes = reply ? per_node(*reply, launched_hosts(job.mount)) : std::vector<json>();
+    std::erase_if(nodes, [](const json& node) { return !is_lost(node); });
+    return nodes;
+}
+
+bool is_lost(const json& node) {
+    return node.value("state", std::string()) == "lost";
+}
+
+json statistics_json(const EachNode& each, const JobStatistics& job, const json& sum) {
+    auto nodes = each.nodes;
+    for (auto& node : nodes) {
+        drop_buckets(node);
+        node.erase("top_paths");
+    }
+    auto waits = latency_summary(waits_of(job.sum));
+    waits.erase("buckets");
+    json report{{"schema", 1},  // "waits": of programs for lookups and reads, in microseconds
+
+                {"job", job.job},
+                {"mount", job.mount},
+                {"nodes", job.nodes},
+                {"alive", job.sum["nodes"]},
+                {"uptime_seconds", job.sum["uptime_seconds"]},
+                {"totals", totals_of(job.sum)},
+                {"memory", job.sum["memory"]},
+                {"waits", std::move(waits)},
+                {"per_node", std::move(nodes)}};
+    report["lost"] = json::array();
+    std::copy_if(each.nodes.begin(), each.nodes.end(), std::back_inserter(report["lost"]), is_lost);
+    for (const char* key : {"timeline", "conspicuous", "top_paths", "trees"}) {
+        if (sum.contains(key)) {
+            report[key] = sum[key];
+        }
+    }
+    if (job.top_paths > 0) {
+        report["top_paths"] = top_paths(job);
+    }
+    return report;
+}
+
+std::uint64_t total(const json& sum, const char* group, const char* name) {
+    return sum.value(json::json_pointer(std::string("/") + group + "/" + name), std::uint64_t{0});
+}
+
+std::uint64_t operations_of(const json& sum) {
+    std::uint64_t operations = 0;
+    for (const char* name : {"listings", "stats", "file_opens", "reads", "readlinks", "xattrs"}) {
+        operations += total(sum, "backing", name);
+    }
+    return operations;
+}
+
+std::string times_fewer(std::uint64_t wanted, std::uint64_t made) {
+    const auto times = made == 0 ? 0 : wanted / made;
+    return times < 2 ? "" : " (" + std::to_string(times) + " times fewer)";
+}
+
+std::string statistics_text(const JobStatistics& job) {
+    std::vector<std::vector<std::string>> rows;
+    rows.push_back({"METRIC", "TOTAL", "UNIT"});
+    for (const auto& metric : metric_table()) {
+        rows.push_back({std::string(metric.group) + "." + metric.name,
+                        std::to_string(total(job.sum, metric.group, metric.name)), metric.unit});
+    }
+    for (const auto& [name, latency] : job.sum["latency_us"].items()) {
+        for (const char* part : {"p50", "p99", "max"}) {
+            rows.push_back({"latency." + name + "." + part, text_of(latency, part), "microseconds"});
+        }
+    }
+    for (const auto& [name, value] : job.sum["memory"].items()) {
+        rows.push_back({"memory." + name, value.dump(), "bytes"});
+    }
+    return "job " + job.job + ", mount " + job.mount + ", " + text_of(job.sum, "nodes") + " of " +
+           std::to_string(job.nodes) + " nodes alive, up " + text_of(job.sum, "uptime_seconds") + " s\n" +
+           table(rows) + paths_table(job);
+}
+
+std::string statistics_summary(const JobStatistics& job) {
+    const auto count = [&job](const char* group, const char* name) { return total(job.sum, group, name); };
+    const auto bytes = [&count](const char* group, const char* name) { return in_units(count(group, name)); };
+    const auto files = count("fuse", "files_read");
+    const auto opens = count("backing", "file_opens");
+    const auto direct = count("fallbacks", "direct_reads");
+    return table({{"nodes", text_of(job.sum, "nodes") + " of " + std::to_string(job.nodes) + " serve " +
+                                job.mount + " for " + text_of(job.sum, "uptime_seconds") + " s"},
+                  {"files", std::to_string(files) + " read by your programs"},
+                  {"filesystem", std::to_string(opens) + " files opened" + times_fewer(files, opens) + ", " +
+                                     std::to_string(count("backing", "listings")) + " directories read, " +
+                                     std::to_string(operations_of(job.sum)) + " operations in all"},
+                  {"bytes", bytes("backing", "bytes") + " from the filesystem, " +
+                                bytes("fuse", "bytes_read") + " to your programs"},
+                  {"direct reads",
+                   std::to_string(direct) + (direct == 0 ? "" : " by nodes that could not wait")},
+                  {"cache", bytes("cache", "bytes") + " used of " + bytes("cache", "budget_bytes")}}) +
+           paths_table(job);
+}
+
+}  // namespace copper::cli

@@ -1,0 +1,62 @@
+// What a job did, from its nodes' answers, as text and as JSON.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/copper/common.hpp"
+
+namespace copper::cli {
+
+struct JobStatistics {
+    std::string job;
+    std::string mount;
+    std::size_t nodes = 0;      // of the job
+    nlohmann::json sum;         // of those that answered (daemon/control/sum.hpp)
+    std::size_t top_paths = 0;  // how many of the most requested paths to report
+};
+
+inline constexpr std::chrono::milliseconds usual_patience{10000};
+inline constexpr std::size_t reported_paths = 50;  // of `copper report`
+
+// Asks the job for its sum: a few kilobytes from any number of nodes.
+Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths,
+                              std::chrono::milliseconds patience = usual_patience);
+// From the answers of a job to verb::sum. Pure.
+JobStatistics statistics_of(const ControlReply& reply, const std::string& mount, std::size_t top_paths);
+
+// All nodes, by rank; lost ones, too (per_node() of common.hpp).
+struct EachNode {
+    std::string job;
+    std::vector<nlohmann::json> nodes;
+};
+Result<EachNode> ask_each_node(const std::string& mount, std::size_t top_paths,
+                               std::chrono::milliseconds patience = usual_patience);
+// Their sum. Pure.
+JobStatistics statistics_of(const EachNode& each, const std::string& mount, std::size_t top_paths);
+
+// The nodes that did not answer, as per_node() describes them. Asks the job again if there are any.
+std::vector<nlohmann::json> lost_nodes(const JobStatistics& job);
+
+bool is_lost(const nlohmann::json& node);
+
+// Schema 1: its keys are stable; more may be added. `sum`, if there is one, adds what happened when, the
+// conspicuous nodes and the paths.
+nlohmann::json statistics_json(const EachNode& each, const JobStatistics& job,
+                               const nlohmann::json& sum = {});
+
+// How many of a group's counter ("fuse", "requests") the nodes counted together.
+std::uint64_t total(const nlohmann::json& sum, const char* group, const char* name);
+// Calls on the filesystem.
+std::uint64_t operations_of(const nlohmann::json& sum);
+// " (9 times fewer)"; empty below 2 times.
+std::string times_fewer(std::uint64_t wanted, std::uint64_t made);
+
+// Six lines that say what Copper saved; or a table of all totals. Then one of the paths, if asked for.
+std::string statistics_summary(const JobStatistics& job);
+std::string statistics_text(const JobStatistics& job);
+
+}  // namespace copper::cli
