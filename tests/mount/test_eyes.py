@@ -219,7 +219,7 @@ class Eyes(MountTestCase):
 
     def test_logs(self):
         lines = self.copper("logs", "--mount", self.job.mount).splitlines()
-        served = [line for line in lines if re.search(r": rank \d of 2 serves", line)]
+        served = [line for line in lines if re.search(r" serves .*, as rank \d of 2", line)]
         self.assertEqual(2, len(served), lines)
         host = os.uname().nodename.split(".")[0]
         self.assertTrue(all(line.startswith(host) for line in lines))
