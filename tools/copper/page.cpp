@@ -93,7 +93,7 @@ std::string escaped(const std::string& text) {
 std::string with_commas(std::uint64_t number) {
     std::string text = std::to_string(number);
     for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
-        text.insert(static_cast<std::size_t>(at), ",");
+        text.insert(static_cast<std::size_t>(at), 1, ',');
     }
     return text;
 }
@@ -545,12 +545,12 @@ std::string ahead_section(const json& totals) {
     guesser("Files beside files in use", "siblings");
     guesser("Python modules that a module names", "imports");
     guesser("Libraries that a library needs", "libraries");
-    return rows.empty()
-               ? ""
-               : section(
-                     "Fetched ahead",
-                     "What Copper fetched before a program asked for it, and how much of that was used.") +
-                     html_table({{"What"}, {"Fetched"}, {"Used"}, {"Share used", "wide"}}, rows);
+    if (rows.empty()) {
+        return "";
+    }
+    return section("Fetched ahead",
+                   "What Copper fetched before a program asked for it, and how much of that was used.") +
+           html_table({{"What"}, {"Fetched"}, {"Used"}, {"Share used", "wide"}}, rows);
 }
 
 std::string tiles(const json& statistics) {
