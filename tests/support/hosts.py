@@ -45,7 +45,7 @@ FORGET_MIRRORS = "awk '/ - fuse.copper /{print $5}' /proc/self/mountinfo | xargs
 # Each host has its own /tmp and /run. -xdev: not into mirrors. Slurm keeps the credentials of past jobs.
 TRACES = """awk '{print "mount", $5, $9}' /proc/self/mountinfo
 find /tmp /run -xdev -mindepth 1 ! -name 'cred_state*' -printf 'file %p\\n'
-ss -Hltun | awk '{print "port", $1, $5}'"""
+ss -Hltunp | awk '{print "port", $1, $5, $7}'"""
 
 
 def why_no_hosts():
