@@ -26,9 +26,8 @@ inline constexpr const char* status =
     "status";  // {host, state, mount, uptime_seconds, reader: bool, pid, trees: [...]}
 inline constexpr const char* stats =
     "stats";  // {host, state, <the groups of metrics.hpp>}; with a number N as argument, also the N top_paths
-inline constexpr const char* sum =
-    "sum";  // one part for all nodes: sum_of() in sum.hpp, and "lost", the ranks that did not answer. Argument:
-            // how many paths
+inline constexpr const char* sum = "sum";  // one part for all nodes: sum_of() in sum.hpp, and "lost", the
+                                           // ranks that did not answer. Argument: how many paths
 inline constexpr const char* prefetch =
     "prefetch";  // only the asked node answers: Prefetch::progress(). Argument: a path to add, or nothing
 inline constexpr const char* stop =
