@@ -203,8 +203,8 @@ class Sites(MountTestCase):
         self.site = f"{self.installed}/libexec/copper/site"
         self.copies = self.make_directory()  # as sites have them, in mom_priv
         for name in ("prologue", "epilogue"):
-            shutil.copy(f"{self.site}/torque-{name}.sh", f"{self.copies}/{name}")
-            shutil.copy(f"{self.site}/torque-{name}.sh", f"{self.copies}/{name}.parallel")
+            shutil.copy(f"{self.site}/torque.sh", f"{self.copies}/{name}")
+            shutil.copy(f"{self.site}/torque.sh", f"{self.copies}/{name}.parallel")
 
     def torque(self, name, batch_job):
         """Its environment is empty. (COPPER, because the test does not install into /usr/local.)"""

@@ -9,6 +9,7 @@
 #include "base/host_name.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/words.hpp"
@@ -181,8 +182,7 @@ Result<void> show_logs(const LogsOptions& options) {
 void add_logs(CLI::App& app, Action& action) {
     auto options = std::make_shared<LogsOptions>();
     auto* command = app.add_subcommand("logs", "Show the logs of the job's daemons in one stream, by time");
-    auto* mount = command->add_option("--mount", options->mount,
-                                      "The mount that names the job (default /tmp/$USER/copper)");
+    auto* mount = add_mount_option(*command, options->mount);
     command
         ->add_option("directory", options->directory,
                      "Of a job that has ended: its --log-dir. Default: the running job")

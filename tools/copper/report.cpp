@@ -8,6 +8,7 @@
 #include "daemon/control/metrics.hpp"
 #include "daemon/control/sum.hpp"
 #include "tools/copper/launch_record.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/page.hpp"
 #include "tools/copper/statistics.hpp"
 
@@ -72,8 +73,7 @@ void add_report(CLI::App& app, Action& action) {
     auto options = std::make_shared<ReportOptions>();
     auto* command =
         app.add_subcommand("report", "Write a page (HTML) that shows what Copper did for the job");
-    auto* mount = command->add_option("--mount", options->mount,
-                                      "The mount that names the job (default /tmp/$USER/copper)");
+    auto* mount = add_mount_option(*command, options->mount);
     command
         ->add_option("statistics", options->statistics,
                      "Of a job that has ended: its --log-dir, or stats.json there. Default: the running job")

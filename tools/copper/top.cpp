@@ -13,6 +13,7 @@
 
 #include "base/guarded.hpp"
 #include "base/unique_fd.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/top_view.hpp"
 
 #define NCURSES_NOMACROS  // its macros have the names of functions of the standard library
@@ -240,8 +241,7 @@ void add_top(CLI::App& app, Action& action) {
     auto options = std::make_shared<TopOptions>();
     auto* command =
         app.add_subcommand("top", "Watch the job: rates, what was saved, slow and lost nodes, hot paths");
-    command->add_option("--mount", options->mount,
-                        "The mount that names the job (default /tmp/$USER/copper)");
+    add_mount_option(*command, options->mount);
     command->add_flag("--once", options->once, "Print the view of one second, without a terminal");
     command->footer("One refresh per second; q quits.\n\nExamples:\n  copper top\n  copper top --once");
     command->callback([options, &action] { action = [options] { return show_top(*options); }; });
