@@ -24,8 +24,9 @@ from copper import CopperError, copper_program, daemon_program, is_built_with_mp
 NETWORK = "10.77.0"
 COMMAND_SECONDS_MAX = 180
 
-# mpirun and mpiexec call this instead of ssh: AGENT HOST WORD ... Joins the words for a shell, like ssh.
+# mpirun and mpiexec call this instead of ssh: AGENT [-x] HOST WORD ... Joins the words for a shell, like ssh.
 AGENT = """#!/bin/sh
+[ "$1" != -x ] || shift
 host=$1
 shift
 if ! read -r pid <"{directory}/pids/$host"; then
@@ -93,6 +94,7 @@ class Hosts:
             shutil.copy2(program, f"{self.directory}/bin")
         if is_built_with_mpich():  # as its module does, in front of another MPI
             os.symlink(shutil.which(launcher_program()), f"{self.directory}/bin/mpiexec")
+            os.symlink(shutil.which("hydra_pmi_proxy"), f"{self.directory}/bin/hydra_pmi_proxy")
         self.write("hosts", "127.0.0.1 localhost\n" + "".join(
             f"{NETWORK}.{number + 1} {name}\n" for number, name in enumerate([*self.names, "absent"])))
         self.write("agent", AGENT.format(directory=self.directory))
