@@ -140,7 +140,7 @@ class MpiRun(ClusterTestCase):
         said = f"{self.hosts.directory}/said"
         self.hosts.write("listening-agent", f'#!/bin/sh\necho "$@" >>{said}\nexec {self.hosts.directory}/agent "$@"\n')
         os.chmod(f"{self.hosts.directory}/listening-agent", 0o755)
-        arguments = self.hosts.environment()["COPPER_LAUNCHER_ARGS"].replace("/agent ", "/listening-agent ")
+        arguments = self.hosts.environment()["COPPER_LAUNCHER_ARGS"].replace("/agent", "/listening-agent")
         done = self.launch(None, environment={"COPPER_LAUNCHER_ARGS": arguments})
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         key = key_of_job(self.hosts.processes(*LAUNCHERS))

@@ -108,8 +108,10 @@ void examine_others(const Plan& plan, Findings& findings) {
     }
     const Placement placement{.hosts = others, .host_file = {}, .on_this_machine = 0};
     const auto output = capture(launch_command(plan.launcher, placement, command), hosts_patience);
-    const auto heard = take_answers(output ? output->text : "", findings);
-    for (const auto& host : hosts_without(others, heard)) {
+    const auto silent = hosts_without(others, take_answers(output ? output->text : "", findings));
+    // Hydra ends the programs on all nodes if one node lacks the program.
+    const auto heard = take_answers(said_by_each(plan.launcher, silent, command), findings);
+    for (const auto& host : hosts_without(silent, heard)) {
         add(findings,
             {"launcher", Verdict::problem, "copper cannot be started there by " + plan.launcher.program,
              "install Copper at the same place on all nodes; see whether " + plan.launcher.program +

@@ -38,15 +38,16 @@ std::string why_failed(const Result<Output>& output, const std::string& says) {
     return reason.empty() ? describe_status(output->status) : reason.substr(0, reason_bytes_max);
 }
 
-// Runs the command that `command_for` gives for each host. Returns the hosts where it fails, in order.
-std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
-                             const std::string& says,
-                             const std::function<std::vector<std::string>(const std::string&)>& command_for) {
-    std::vector<std::string> reasons(hosts.size());
+using CommandFor = std::function<std::vector<std::string>(const std::string&)>;
+
+// Runs the command that `command_for` gives for each host, several at a time.
+std::vector<Result<Output>> outputs(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
+                                    const CommandFor& command_for) {
+    std::vector<Result<Output>> outputs(hosts.size());
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         for (std::size_t i = next++; i < hosts.size(); i = next++) {
-            reasons[i] = why_failed(capture(command_for(hosts[i]), patience), says);
+            outputs[i] = capture(command_for(hosts[i]), patience);
         }
     };
     std::vector<std::thread> threads;
@@ -56,10 +57,17 @@ std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono:
     for (auto& thread : threads) {
         thread.join();
     }
+    return outputs;
+}
+
+// Returns the hosts where it fails, in order.
+std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
+                             const std::string& says, const CommandFor& command_for) {
+    const auto all = outputs(hosts, patience, command_for);
     std::vector<Trouble> troubles;
     for (std::size_t i = 0; i < hosts.size(); ++i) {
-        if (!reasons[i].empty()) {
-            troubles.push_back({.host = hosts[i], .reason = reasons[i]});
+        if (auto reason = why_failed(all[i], says); !reason.empty()) {
+            troubles.push_back({.host = hosts[i], .reason = std::move(reason)});
         }
     }
     return troubles;
@@ -90,6 +98,17 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
         failed_hosts.push_back(trouble.host);
     }
     return failed_hosts;
+}
+
+std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
+                         const std::vector<std::string>& command) {
+    std::string text;
+    for (const auto& output : outputs(hosts, host_patience, [&](const std::string& host) {
+             return reach_hosts(launcher, {host}, command);
+         })) {
+        text += output ? output->text + "\n" : "";
+    }
+    return text;
 }
 
 std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,

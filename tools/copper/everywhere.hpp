@@ -22,6 +22,10 @@ std::string own_program();
 std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                       const std::vector<std::string>& command);
 
+// What `command` prints on these nodes, each asked by itself, several at a time.
+std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
+                         const std::vector<std::string>& command);
+
 struct Trouble {
     std::string host;
     std::string reason;
