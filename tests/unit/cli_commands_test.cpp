@@ -64,8 +64,8 @@ TEST_F(CommandLine, EachHelpHasExamplesWhichAreRight) {
             for (const auto& line : examples) {
                 std::vector<std::string> taken;
                 EXPECT_NO_THROW(taken = commands_that_take(line)) << "copper" << line;
-                EXPECT_TRUE(std::equal(names.begin(), names.end(), taken.begin(),
-                                       taken.begin() + std::min(taken.size(), names.size())))
+                taken.resize(names.size());
+                EXPECT_EQ(taken, names)
                     << "the help of " << joined(names, " ") << " has the example: copper" << line;
             }
             for (const auto* each : commands_of(command)) {
