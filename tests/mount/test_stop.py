@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import threading
+import time
 
 from copper import (CopperError, a_document, clean_environment, copper_program, daemon_program, kill_all, mounts_below,
                     processes_of, wait_until)
