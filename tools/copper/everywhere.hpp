@@ -22,7 +22,7 @@ std::string own_program();
 std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                       const std::vector<std::string>& command);
 
-// What `command` prints on these nodes, each asked by itself, several at a time.
+// Runs `command` on each of these nodes by itself, several at a time. Returns all that they print.
 std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
                          const std::vector<std::string>& command);
 
