@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -335,7 +336,8 @@ SessionOptions Node::session_options() const {
             .root = attributes_of_root(),
             .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
             .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
-            .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off};
+            .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off,
+            .has_selinux = ::access("/sys/fs/selinux", F_OK) == 0};
 }
 
 tl::expected<void, std::string> Node::mount() {

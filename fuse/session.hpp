@@ -34,6 +34,9 @@ struct SessionOptions {
     SymlinkPolicy symlinks = SymlinkPolicy::rewrite;
     Audience audience = Audience::launching_user;
     PassthroughPolicy passthrough = PassthroughPolicy::off;
+    // This machine's kernel uses SELinux. If not, a file without a label says that labels are not supported
+    // (like Lustre, LU-549): then `ls -l` does not ask for the label of each file.
+    bool has_selinux = true;
     std::size_t threads_max = 8;
 };
 

@@ -28,7 +28,8 @@ void Operations::getxattr(ReplyPtr reply, NodeId node, std::string name, std::si
         reply->error(ESTALE);
         return;
     }
-    xattrs_.resolve(*path, answering(std::move(reply), [name = std::move(name), bytes_max](
+    const int absent = name == "security.selinux" && !options_.has_selinux ? EOPNOTSUPP : ENODATA;
+    xattrs_.resolve(*path, answering(std::move(reply), [name = std::move(name), bytes_max, absent](
                                                            const ReplyPtr& answer,
                                                            const XattrResolver::Resolution& xattrs) {
         if (!xattrs) {
@@ -38,7 +39,7 @@ void Operations::getxattr(ReplyPtr reply, NodeId node, std::string name, std::si
         const auto found = std::find_if(xattrs->begin(), xattrs->end(),
                                         [&name](const auto& xattr) { return xattr.first == name; });
         if (found == xattrs->end()) {
-            answer->error(ENODATA);
+            answer->error(absent);
         } else {
             reply_sized(answer, found->second, bytes_max);
         }

@@ -118,6 +118,11 @@ class Use(MountTestCase):
             fcntl.lockf(one, fcntl.LOCK_SH | fcntl.LOCK_NB)
             fcntl.lockf(one, fcntl.LOCK_UN)
 
+    def test_labels_are_not_supported_without_selinux(self):
+        with self.assertRaises(OSError) as caught:
+            os.getxattr(f"{self.root}/data", "security.selinux")
+        self.assertEqual(errno.ENODATA if os.path.exists("/sys/fs/selinux") else errno.EOPNOTSUPP, caught.exception.errno)
+
     def test_no_file_is_a_terminal(self):
         with open(f"{self.root}/data", "rb") as file:
             self.assertFalse(os.isatty(file.fileno()))

@@ -83,7 +83,8 @@ std::string text_of(std::size_t bytes, char first) {
 // A backing filesystem in a map, and the handlers over it. Objects in `held` come when the test says so.
 class FuseOperations : public testing::Test {
   protected:
-    explicit FuseOperations(Audience whom = Audience::launching_user) : audience(whom) {
+    explicit FuseOperations(Audience whom = Audience::launching_user, bool with_selinux = true)
+        : audience(whom), has_selinux(with_selinux) {
         put_directory("/", {{"t", "", attributes_of(S_IFDIR | 0755, 2)},
                             {"etc", "", attributes_of(S_IFDIR | 0755, 3)}});
         put_directory("/t", tree_entries());
@@ -165,6 +166,11 @@ class FuseOperations : public testing::Test {
                            {.bytes_max = bytes, .offset = offset, .entries = entries});
         return answer;
     }
+    Answer getxattr(NodeId node, const std::string& name, std::size_t bytes) {
+        Answer answer;
+        operations.getxattr(reply(answer), node, name, bytes);
+        return answer;
+    }
     Answer open(NodeId node, Sent sent = Sent::yes) {
         Answer answer;
         operations.open(reply(answer, sent), node);
@@ -186,11 +192,13 @@ class FuseOperations : public testing::Test {
     Cache cache{{.budget_bytes = std::uint64_t{1} << 30},
                 [this](const ObjectKey& key, FetchFor) { fetch(key); }};
     const Audience audience;
+    const bool has_selinux;
     LastingMemory memory = LastingMemory::make().value();
     Operations operations{{.mount_point = "/m",
                            .trees = Trees({"/t"}),
                            .root = attributes_of(S_IFDIR | 0755, 1),
-                           .audience = audience},
+                           .audience = audience,
+                           .has_selinux = has_selinux},
                           cache,
                           counters,
                           {.attributes = [this](NodeId node) { invalidated.push_back(node); },
@@ -949,11 +957,7 @@ TEST_F(FuseHugeDirectory, AnErrorOfAPieceIsTheAnswer) {
 
 TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {
     const NodeId file = lookup(tree(), "file").node;
-    const auto get = [&](const std::string& name, std::size_t bytes) {
-        Answer answer;
-        operations.getxattr(reply(answer), file, name, bytes);
-        return answer;
-    };
+    const auto get = [&](const std::string& name, std::size_t bytes) { return getxattr(file, name, bytes); };
     EXPECT_EQ(get("user.a", 0).size, 5U);
     EXPECT_EQ(get("user.a", 4).error, ERANGE);
     EXPECT_EQ(get("user.a", 5).text, "value");
@@ -966,9 +970,25 @@ TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {
     operations.listxattr(reply(size), file, 0);
     EXPECT_EQ(size.size, 14U);
     objects[{.kind = ObjectKind::xattrs, .path = "/t"}] = make_error(EOPNOTSUPP);
-    Answer unsupported;
-    operations.getxattr(reply(unsupported), tree(), "user.a", 0);
-    EXPECT_EQ(unsupported.error, EOPNOTSUPP);
+    EXPECT_EQ(getxattr(tree(), "user.a", 0).error, EOPNOTSUPP);
+}
+
+TEST_F(FuseOperations, AFileWithoutALabelHasNone) {
+    EXPECT_EQ(getxattr(lookup(tree(), "file").node, "security.selinux", 255).error, ENODATA);
+}
+
+class FuseOperationsWithoutSelinux : public FuseOperations {
+  protected:
+    FuseOperationsWithoutSelinux() : FuseOperations(Audience::launching_user, false) {}
+};
+
+TEST_F(FuseOperationsWithoutSelinux, LabelsThatAreThereAreTold) {
+    const NodeId file = lookup(tree(), "file").node;
+    EXPECT_EQ(getxattr(file, "security.selinux", 255).error, EOPNOTSUPP);
+    EXPECT_EQ(getxattr(file, "user.c", 255).error, ENODATA);
+    const ObjectKey directory = {.kind = ObjectKind::xattrs, .path = "/t"};
+    objects[directory] = make_object(Xattrs{{"security.selinux", "label"}});
+    EXPECT_EQ(getxattr(tree(), "security.selinux", 255).text, "label");
 }
 
 }  // namespace
