@@ -251,13 +251,6 @@ std::shared_ptr<const MountMap> MountTable::current() {
     return state->map;
 }
 
-void MountTable::forget(std::string_view path) {
-    auto state = state_.lock();
-    follow(*state);
-    std::erase_if(state->remembered, [path](const std::string& point) { return is_within(point, path); });
-    take(*state);
-}
-
 MountTable::Walk MountTable::walk(std::string_view path) {
     const auto obstacle = current()->obstacle(path);
     return obstacle ? obstacle->kind : Walk::allowed;

@@ -98,9 +98,6 @@ class MountTable {
 
     std::shared_ptr<const MountMap> current();
 
-    // Forgets the remembered mounts at `path` and below, and remembers those that are there now.
-    void forget(std::string_view path);
-
   private:
     struct State {
         UniqueFd mountinfo;

@@ -240,7 +240,7 @@ def huge():
                 open(path, "xb").close()
             else:
                 os.link(f"{directory}/file-{number % inodes}", path)
-        time.sleep(0.1)  # until the timestamps have settled
+        time.sleep(0.3)  # until the timestamps have settled
         with Copper(nodes=4, trees=[directory], options=["--readers", "1"]) as job:
             mirrored = job.mirrored(job.other_than_reader(), directory)
             loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2)]
@@ -284,7 +284,7 @@ def small_files(count, size):
     with tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/tmp") as directory:
         for number in range(count):
             pathlib.Path(directory, f"file-{number:05}").write_bytes(os.urandom(size))
-        time.sleep(0.1)  # until their time stamps have settled
+        time.sleep(0.3)  # until their time stamps have settled
         yield directory
 
 
@@ -408,7 +408,7 @@ def sizes():
                 path = f"{directory}/{how}-{before}-{number}"
                 versions[path] = (how, reading.content("a", before), reading.content("b", after))
                 pathlib.Path(path).write_bytes(versions[path][1])
-        time.sleep(0.1)  # until the time stamps have settled
+        time.sleep(0.3)  # until the time stamps have settled
         with Copper(nodes=4, trees=[directory]) as job:
             for node in range(4):
                 timed(["ls", "-l", job.mirrored(node, directory)])

@@ -39,7 +39,7 @@ def large_files(count):
                 piece = os.urandom(1 << 20)
                 for _ in range(FILE_BYTES // len(piece)):
                     file.write(piece)
-        time.sleep(0.1)  # until its timestamps have settled
+        time.sleep(0.3)  # until its timestamps have settled
         yield paths
 
 
@@ -277,7 +277,7 @@ def change():
         paths = [f"{directory}/file{number}" for number in range(count + small)]
         for number, path in enumerate(paths):
             pathlib.Path(path).write_bytes(os.urandom(1 << 20 if number < count else small_bytes))
-        time.sleep(0.1)  # until their timestamps have settled
+        time.sleep(0.3)  # until their timestamps have settled
         with Copper(nodes=2, trees=[directory], options=["--cache-bytes", budget]) as job:
             empty, peak = resident(job), 0
             for path in paths:
@@ -339,7 +339,7 @@ def small_shards():
         names = [f"file{number}" for number in range(4 * files)]
         for name in names:
             pathlib.Path(directory, name).write_bytes(os.urandom(size))
-        time.sleep(0.1)  # until their timestamps have settled
+        time.sleep(0.3)  # until their timestamps have settled
         with Copper(nodes=4, trees=[directory]) as job:
             def read_shards(begin, end):
                 for number in range(4 * begin, 4 * end):
@@ -369,7 +369,7 @@ def file_of_libraries():
                 if file.tell() >= FILE_BYTES:
                     break
             file.truncate(FILE_BYTES)
-        time.sleep(0.1)  # until its timestamps have settled
+        time.sleep(0.3)  # until its timestamps have settled
         yield path
 
 
@@ -406,7 +406,7 @@ def of_slow_link(rate):
         for content, path in zip(contents, (libraries, random)):
             shutil.move(path, f"{hosts.directory}/{content}")  # each host has a /tmp of its own
         hosts.write("nodes", "cn0\ncn1\n")
-        time.sleep(0.1)  # until their timestamps have settled
+        time.sleep(0.3)  # until their timestamps have settled
         for content, choice in itertools.product(contents, choices * runs):
             hosts.check("cn0", "copper", "launch", "--nodes-from", f"{hosts.directory}/nodes", "--launcher", "mpirun",
                         "--tree", hosts.directory, "--readers", "1", "--compress", choice)

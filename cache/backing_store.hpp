@@ -1,8 +1,6 @@
 // The interface of everything that reads the backing filesystem into objects.
 #pragma once
 
-#include <string_view>
-
 #include "cache/object.hpp"
 
 namespace copper {
@@ -18,10 +16,6 @@ class BackingStore {
     // filesystem was not mounted when the daemon started, its mount point is there and empty, and no store
     // can tell. A second node must find the same before it becomes what all nodes see.
     virtual ObjectPtr read(const ObjectKey& key) = 0;
-
-    // Closes what is open of `path` and below, so that later reads see the present state of the filesystem.
-    // REQUIRED when a refresh drops a path from the caches.
-    virtual void forget(std::string_view path) { static_cast<void>(path); }
 };
 
 }  // namespace copper

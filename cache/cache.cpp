@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/path.hpp"
 
 namespace copper {
 namespace {
@@ -67,7 +66,7 @@ void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
     }
     ++misses_;
     if (expired != nullptr) {
-        eviction_.remove({&expired, 1});
+        eviction_.remove(expired);
     }
     if (first) {
         extents_in_flight_ += is_extent(key) ? 1 : 0;
@@ -101,7 +100,7 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
         --extents_in_flight_;
     }
     if (replaced != nullptr) {
-        eviction_.remove({&replaced, 1});
+        eviction_.remove(replaced);
     }
     for (const auto& leaving : eviction_.admit(kept, now)) {
         forget(leaving);
@@ -125,24 +124,6 @@ void Cache::replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equ
     const auto slot = shard->find(key);
     if (slot != shard->end() && slot->second.kept != nullptr && slot->second.kept->object == object) {
         slot->second.kept->object.swap(equal);
-    }
-}
-
-void Cache::drop(std::string_view path) {
-    for (auto& guarded : shards_) {
-        std::vector<KeptPtr> dropped;
-        {
-            auto shard = guarded.lock();
-            for (auto slot = shard->begin(); slot != shard->end();) {
-                if (slot->second.kept == nullptr || !is_within(slot->first.path, path)) {
-                    ++slot;
-                    continue;
-                }
-                dropped.push_back(std::move(slot->second.kept));
-                slot = shard->erase(slot);
-            }
-        }
-        eviction_.remove(dropped);
     }
 }
 

@@ -64,9 +64,6 @@ class Cache {
     // Replaces `object`, if it is still kept, by an equal object in other memory.
     void replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal);
 
-    // Drops `path` and everything below it. Fetches in flight go on.
-    void drop(std::string_view path);
-
     // How many extents of a file to fetch ahead, given the budget and what other fetches have in flight.
     std::uint32_t read_ahead_extents() const;
 

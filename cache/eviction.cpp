@@ -44,14 +44,12 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
     return leaving;
 }
 
-void Eviction::remove(std::span<const KeptPtr> taken_out) {
+void Eviction::remove(const KeptPtr& taken_out) {
     auto queues = queues_.lock();
-    for (const auto& kept : taken_out) {
-        if (kept->place_ != Kept::Place::arriving && kept->place_ != Kept::Place::gone) {
-            take_out(*queues, *kept);
-        }
-        kept->place_ = Kept::Place::gone;
+    if (taken_out->place_ != Kept::Place::arriving && taken_out->place_ != Kept::Place::gone) {
+        take_out(*queues, *taken_out);
     }
+    taken_out->place_ = Kept::Place::gone;
 }
 
 Eviction::Usage Eviction::usage() const {

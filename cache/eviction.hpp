@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <unordered_set>
 #include <vector>
 
@@ -75,9 +74,8 @@ class Eviction {
     // new one, if it exceeds the budget.
     [[nodiscard]] std::vector<KeptPtr> admit(const KeptPtr& kept, TimePoint now);
 
-    // The cache removed these objects itself. Harmless for objects that have left already or were never
-    // admitted.
-    void remove(std::span<const KeptPtr> taken_out);
+    // The cache removed this object itself. Harmless for one that has left already or was never admitted.
+    void remove(const KeptPtr& taken_out);
 
     Usage usage() const;
 

@@ -19,7 +19,7 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, Backing
 
 // How long one read may wait for files to settle. A reader thread must not wait for seconds. Longer than the
 // longest time_to_settle().
-inline constexpr std::chrono::milliseconds patience_max{1100};
+inline constexpr std::chrono::milliseconds patience_max{1300};
 
 // Attributes of an open file or directory. If it changed a moment ago, waits until it must have settled and
 // looks again. Subtracts the wait from `patience`; if that is too short, uses it up and does not wait.

@@ -119,10 +119,4 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
     return object;
 }
 
-void PosixBacking::forget(std::string_view path) {
-    open_files_->forget(path);
-    listed_.forget(path);
-    mounts_.forget(path);
-}
-
 }  // namespace copper

@@ -12,13 +12,17 @@ nanoseconds time_of(const Timestamp& stamp) {
     return std::chrono::seconds(stamp.seconds) + nanoseconds(stamp.nanoseconds);
 }
 
-// Longer than a tick of the clock that made this stamp, and longer than the delay between stamping a change
-// and copying the bytes. A stamp of a whole second means that the clock ticks once a second. (A finer clock
+// Longer than a tick of the clock that made this stamp, and longer than the time from stamping a change to
+// the last byte of it. A stamp of a whole second means that the clock ticks once a second. (A finer clock
 // makes such a stamp once in millions.)
-milliseconds settling_time(const Timestamp& stamp) {
-    constexpr milliseconds copying{20};
+milliseconds settling_time(const Timestamp& stamp, milliseconds copying) {
     return stamp.nanoseconds == 0 ? std::chrono::seconds(1) + copying : copying;
 }
+
+// A server, or the lock that a client holds, lets nobody read in the middle of a write. A local filesystem
+// does (ext4_buffered_write_iter), and a writer on a busy node may have to wait for a core in the middle.
+constexpr milliseconds copying_here{200};
+constexpr milliseconds copying_elsewhere{20};
 
 bool is_of_now(nanoseconds stamp, nanoseconds wall) {
     return std::chrono::abs(wall - stamp) <= FilesystemClocks::skew_max;
@@ -69,10 +73,11 @@ milliseconds FilesystemClocks::time_to_settle(std::uint64_t filesystem, const Ti
         (*table_.lock())[filesystem].kind = known.kind;
     }
     nanoseconds age = least(known, now) - stamp;
-    if (known.kind == Kind::local) {
+    const bool is_here = known.kind == Kind::local;
+    if (is_here) {
         age = std::max(age, now.wall - stamp);
     }
-    const nanoseconds left = settling_time(changed) - age;
+    const nanoseconds left = settling_time(changed, is_here ? copying_here : copying_elsewhere) - age;
     constexpr milliseconds rounding{2};
     return left.count() <= 0 ? milliseconds(0) : std::chrono::ceil<milliseconds>(left) + rounding;
 }

@@ -39,8 +39,8 @@ class FilesystemClocks {
     explicit FilesystemClocks(Clock clock = now) : clock_(std::move(clock)) {}
 
     // How long until a file with this stamp, which was just read, has settled: until another change must get
-    // another stamp, so that equal stamps before and after a read prove one version. At most a tick and 25
-    // ms. 0: it has. Calls `is_local` once per filesystem, without a lock.
+    // another stamp, so that equal stamps before and after a read prove one version. At most a tick and
+    // 205 ms. 0: it has. Calls `is_local` once per filesystem, without a lock.
     std::chrono::milliseconds time_to_settle(std::uint64_t filesystem, const Timestamp& changed,
                                              const std::function<bool()>& is_local);
 

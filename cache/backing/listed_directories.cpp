@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "base/path.hpp"
 
 namespace copper {
 
@@ -101,18 +100,6 @@ ListedDirectories::Found ListedDirectories::read(const std::string& path, const 
     }
     promise.set_value(found);
     return found;
-}
-
-void ListedDirectories::forget(std::string_view path) {
-    Order leaving;
-    auto state = state_.lock();
-    std::erase_if(state->being_read, [path](const auto& entry) { return is_within(entry.first, path); });
-    for (auto kept = state->kept.begin(); kept != state->kept.end();) {
-        const auto current = kept++;
-        if (is_within(current->path, path)) {
-            remove(*state, current, leaving);
-        }
-    }
 }
 
 }  // namespace copper

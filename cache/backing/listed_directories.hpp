@@ -49,8 +49,6 @@ class ListedDirectories {
     ListedDirectoryPtr find(const std::string& path, const Version& listed);
     // What `list` finds, which runs without a lock; or what it finds for somebody who came first. It is kept.
     Found read(const std::string& path, const List& list);
-    // Whoever reads `path`, or what is below, from now on lists it anew.
-    void forget(std::string_view path);
 
   private:
     struct Kept {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/path.hpp"
 
 namespace copper {
 
@@ -79,19 +78,6 @@ void OpenFiles::erase(const Wanted& wanted, std::uint64_t id) {
     if (found != state->slots.end() && found->second.id == id) {
         closed = std::move(found->second);
         state->slots.erase(found);
-    }
-}
-
-void OpenFiles::forget(std::string_view path) {
-    std::vector<Slot> closed;
-    auto state = state_.lock();
-    for (auto slot = state->slots.begin(); slot != state->slots.end();) {
-        if (is_within(slot->first.path, path)) {
-            closed.push_back(std::move(slot->second));
-            slot = state->slots.erase(slot);
-        } else {
-            ++slot;
-        }
     }
 }
 

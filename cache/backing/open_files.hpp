@@ -45,9 +45,6 @@ class OpenFiles {
 
     void close(const Wanted& wanted, const File& file);
 
-    // Closes everything at `path` and below.
-    void forget(std::string_view path);
-
   private:
     using Opening = std::shared_future<SystemResult<FilePtr>>;
     struct Slot {

@@ -36,7 +36,6 @@ class PosixBacking final : public BackingStore {
     ~PosixBacking() override;
 
     ObjectPtr read(const ObjectKey& key) override;
-    void forget(std::string_view path) override;
 
     const BackingCounters& within_trees() const { return within_trees_; }
     const BackingCounters& outside_trees() const { return outside_trees_; }

@@ -59,7 +59,7 @@ class Sizes(MountTestCase):
         cases = [(how, way) for how in ("rename", "truncate") for way in reading.WAYS]
         paths = {case: [self.add(f"{'-'.join(case)}-{number}", *sizes[number % len(sizes)]) for number in range(files)]
                  for case in cases}
-        time.sleep(0.1)  # until the time stamps have settled
+        time.sleep(0.3)  # until the time stamps have settled
         job = self.launch(nodes=NODES, trees=[self.original], options=options)
         self.list_everywhere(job)
         for how, way in cases:
@@ -87,7 +87,7 @@ class Sizes(MountTestCase):
     def test_several_readers_at_once(self):
         """The first reads of a file, by processes that do not wait for each other."""
         paths = [self.add(f"file-{number}", before, after) for number, (before, after) in enumerate(SMALL + LARGE)]
-        time.sleep(0.1)
+        time.sleep(0.3)
         job = self.launch(nodes=2, trees=[self.original])
         self.list_everywhere(job)
         for path in paths:
@@ -106,7 +106,7 @@ class Sizes(MountTestCase):
         """A program with the file open keeps its version, or gets an error."""
         for before, after in SMALL + LARGE:
             self.add(f"file-{before}-{after}", before, after)
-        time.sleep(0.1)
+        time.sleep(0.3)
         job = self.launch(nodes=2, trees=[self.original])
         for path, (old, new) in self.versions.items():
             mirrored = job.mirrored(1, path)

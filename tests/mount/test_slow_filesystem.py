@@ -211,7 +211,7 @@ class WrittenAMomentAgo(SlowTestCase):
         job = self.launch(nodes=2, trees=[original])
         path = pathlib.Path(self.source, "library.so")
         path.write_bytes(os.urandom(self.BYTES))
-        time.sleep(0.1)  # by this node's clock it has settled
+        time.sleep(0.3)  # by this node's clock it has settled
         for node in range(2):
             with open(job.mirrored(node, f"{original}/library.so"), "rb") as file, \
                     mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:

@@ -96,7 +96,7 @@ TEST_F(BackingFaults, AFilesystemThatDoesNotTellTypesIsAskedForThem) {
         write_file(source + "/file", "");
         ASSERT_EQ(::mkdir((source + "/sub").c_str(), 0755), 0);
         ASSERT_EQ(::symlink("file", (source + "/link").c_str()), 0);
-        std::this_thread::sleep_for(milliseconds(40));
+        std::this_thread::sleep_for(milliseconds(240));
         const auto object = read(backing, ObjectKind::directory, point);
         ASSERT_NE(object->directory(), nullptr);
         const Listing& names = object->directory()->names;
@@ -214,9 +214,6 @@ TEST_F(BackingFaults, AMountThatIsGoneIsNoEmptyDirectory) {
         EXPECT_NE(read(backing, ObjectKind::directory, sub)->directory(), nullptr) << "mounted again";
         EXPECT_EQ(::umount2(sub.c_str(), 0), 0);
         EXPECT_EQ(error(ObjectKind::directory, sub), ESTALE);
-        backing.forget(point);
-        EXPECT_NE(read(backing, ObjectKind::directory, sub)->directory(), nullptr)
-            << "a refresh takes it as it is";
 
         EXPECT_EQ(::umount2(point.c_str(), 0), 0);
         EXPECT_EQ(error(ObjectKind::directory, point), ESTALE) << "the tree's root";

@@ -40,7 +40,7 @@ std::string text_of(const ObjectPtr& object) {
 
 // A file changed a moment ago is looked at twice; tests that count calls let it come to rest.
 void let_settle() {
-    std::this_thread::sleep_for(milliseconds(40));
+    std::this_thread::sleep_for(milliseconds(240));
 }
 
 void expect_same(const Attributes& attributes, const std::string& path) {
@@ -417,12 +417,6 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
         EXPECT_EQ(batch->lifetime, error_lifetime);
     }
     EXPECT_EQ(next.within_trees().listings, 1U);
-
-    // And this one, after a refresh.
-    backing.forget(directory.path());
-    const auto now = read(ObjectKind::directory, directory.path());
-    EXPECT_EQ(names_of(backing, directory.path(), *now->directory()), names);
-    EXPECT_NE(read(ObjectKind::names, directory.path(), 0, before.version)->directory(), nullptr);
 }
 
 TEST_P(Backing, ExtendedAttributesOfAHugeDirectoryComeByThePositionAmongItsNames) {
@@ -453,8 +447,8 @@ TEST_P(Backing, AHugeDirectoryThatIsSmallByNow) {
         ASSERT_EQ(::unlink((directory / names[i]).c_str()), 0);
     }
     let_settle();
-    backing.forget(directory.path());
-    const auto piece = read(ObjectKind::names, directory.path(), 0, before.version);
+    PosixBacking next(Trees({directory.path()}), GetParam());
+    const auto piece = next.read({ObjectKind::names, directory.path(), 0, before.version});
     ASSERT_NE(piece->directory(), nullptr);
     EXPECT_TRUE(piece->directory()->has_all_names());
     EXPECT_EQ(piece->directory()->entries, 10U);
@@ -481,9 +475,10 @@ TEST_P(Backing, ASmallDirectoryHasBatchesOfItsNames) {
     EXPECT_NE(now.version, before.version);
     EXPECT_EQ(now.entries, 601U);
     EXPECT_EQ(batch(0)->listing()->size(), batch_entries);
-    backing.forget(directory.path());
-    EXPECT_EQ(batch(0)->error().value(), EAGAIN);
-    EXPECT_EQ(batch(0)->lifetime, error_lifetime);
+    PosixBacking next(Trees({directory.path()}), GetParam());
+    const auto unknown = next.read({ObjectKind::batch, directory.path(), 0, before.version});
+    EXPECT_EQ(unknown->error().value(), EAGAIN);
+    EXPECT_EQ(unknown->lifetime, error_lifetime);
 }
 
 TEST_P(Backing, NoObjectOfADirectoryIsTooLargeToTravel) {
@@ -634,20 +629,6 @@ TEST_P(Backing, AnotherVersionThanTheWantedOneIsKeptIfItIsWhole) {
     }
 }
 
-TEST_P(Backing, ForgetClosesWhatIsOpen) {
-    ASSERT_EQ(::mkdir((directory / "sub").c_str(), 0700), 0);
-    const auto path = directory / "sub/big";
-    write_file(path, std::string(2 * extent_bytes, '1'));
-    read(ObjectKind::extent, path, 0);
-    backing.forget(directory / "su");
-    EXPECT_TRUE(has_open(path));
-    backing.forget(directory / "sub");
-    EXPECT_FALSE(has_open(path));
-    write_file(directory / "new", std::string(2 * extent_bytes, '2'));
-    ASSERT_EQ(::rename((directory / "new").c_str(), path.c_str()), 0);
-    EXPECT_EQ(text_of(read(ObjectKind::extent, path, 1)).front(), '2');
-}
-
 TEST_P(Backing, NoMoreThanSomeFilesStayOpen) {
     constexpr std::size_t open_max = 64;
     constexpr std::size_t files = open_max + 10;
@@ -683,7 +664,7 @@ void read_while_written(Write write, Read read_file, Enough is_enough) {
         for (char version = 'a'; !done; version = version == 'z' ? 'a' : static_cast<char>(version + 1)) {
             write(version);
             if (version % 8 == 0) {
-                std::this_thread::sleep_for(milliseconds(60));  // so that some reads find a file at rest
+                std::this_thread::sleep_for(milliseconds(500));  // so that some reads find a file at rest
             }
         }
     });
@@ -746,10 +727,12 @@ void await_next_second() {
     std::this_thread::sleep_for(std::chrono::ceil<std::chrono::seconds>(now) - now + milliseconds(5));
 }
 
+constexpr int rounds_max = 30;  // until one of the reads could be kept
+
 // Stamps of whole seconds: a file that is written twice within one second looks as if it was written once.
 TEST_P(Backing, NeverKeepsAMixOfVersionsOfOneSecond) {
     const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
-        ::alarm(60);
+        ::alarm(300);
         if (auto missing = test::mount_coarse_filesystem(directory)) {
             return missing;
         }
@@ -764,33 +747,36 @@ TEST_P(Backing, NeverKeepsAMixOfVersionsOfOneSecond) {
             write_file(path(i), before);  // so that all have their blocks
         }
         PosixBacking mine(Trees({coarse}), GetParam());
-        await_next_second();
-        for (std::size_t i = 0; i < files; ++i) {
-            const UniqueFd file(::open(path(i).c_str(), O_WRONLY | O_CLOEXEC));
-            EXPECT_EQ(::pwrite(file.get(), before.data(), bytes, 0), static_cast<ssize_t>(bytes));
-        }
-        std::this_thread::sleep_for(milliseconds(40));
-        std::vector<ObjectPtr> objects(files);
-        std::vector<std::thread> readers;
-        for (std::size_t i = 0; i < files; ++i) {
-            readers.emplace_back(
-                [&, i] { objects[i] = mine.read({.kind = ObjectKind::extent, .path = path(i)}); });
-        }
-        for (std::size_t at = 0; at < bytes; at += piece) {
+        std::size_t kept = 0;
+        // On a busy machine, the writing may go on for too long.
+        for (int round = 0; kept == 0 && round < rounds_max; ++round) {
+            await_next_second();
             for (std::size_t i = 0; i < files; ++i) {
                 const UniqueFd file(::open(path(i).c_str(), O_WRONLY | O_CLOEXEC));
-                EXPECT_EQ(::pwrite(file.get(), after.data(), piece, static_cast<off_t>(at)),
-                          static_cast<ssize_t>(piece));
+                EXPECT_EQ(::pwrite(file.get(), before.data(), bytes, 0), static_cast<ssize_t>(bytes));
             }
-        }
-        for (auto& reader : readers) {
-            reader.join();
-        }
-        std::size_t kept = 0;
-        for (const auto& object : objects) {
-            if (!object->lifetime) {
-                ++kept;
-                EXPECT_TRUE(is_uniform(text_of(object)));
+            std::this_thread::sleep_for(milliseconds(40));
+            std::vector<ObjectPtr> objects(files);
+            std::vector<std::thread> readers;
+            for (std::size_t i = 0; i < files; ++i) {
+                readers.emplace_back(
+                    [&, i] { objects[i] = mine.read({.kind = ObjectKind::extent, .path = path(i)}); });
+            }
+            for (std::size_t at = 0; at < bytes; at += piece) {
+                for (std::size_t i = 0; i < files; ++i) {
+                    const UniqueFd file(::open(path(i).c_str(), O_WRONLY | O_CLOEXEC));
+                    EXPECT_EQ(::pwrite(file.get(), after.data(), piece, static_cast<off_t>(at)),
+                              static_cast<ssize_t>(piece));
+                }
+            }
+            for (auto& reader : readers) {
+                reader.join();
+            }
+            for (const auto& object : objects) {
+                if (!object->lifetime) {
+                    ++kept;
+                    EXPECT_TRUE(is_uniform(text_of(object)));
+                }
             }
         }
         EXPECT_GT(kept, 0U);
@@ -805,7 +791,7 @@ TEST_P(Backing, NeverKeepsAMixOfVersionsOfOneSecond) {
 // A name moves while the directory is read, in the second in which the directory changed before.
 TEST_P(Backing, NeverKeepsAListingOfSeveralMomentsOfOneSecond) {
     const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
-        ::alarm(60);
+        ::alarm(300);
         if (auto missing = test::mount_coarse_filesystem(directory)) {
             return missing;
         }
@@ -818,7 +804,7 @@ TEST_P(Backing, NeverKeepsAListingOfSeveralMomentsOfOneSecond) {
         write_file(coarse + "moves0", "");
         PosixBacking mine(Trees({directory / "coarse"}), GetParam());
         int kept = 0;
-        for (int round = 0; round < 3; ++round) {
+        for (int round = 0; round < 3 || (kept == 0 && round < rounds_max); ++round) {
             await_next_second();
             write_file(coarse + "new" + std::to_string(round), "");
             std::this_thread::sleep_for(milliseconds(40));
@@ -866,7 +852,7 @@ TEST_P(Backing, AListingIsOfOneMoment) {
                                (directory / std::to_string((i + 1) % 2)).c_str()),
                       0);
             ++finished;
-            std::this_thread::sleep_for(milliseconds(i % 8 * 10));
+            std::this_thread::sleep_for(milliseconds(i % 8 * 60));
         }
     });
     int exact = 0;

@@ -152,29 +152,6 @@ TEST(Cache, ReplacesOnlyWhatItStillKeeps) {
     EXPECT_EQ(f.cache.find(key_of("/a")), second);
 }
 
-TEST(Cache, DropForgetsAPathAndWhatIsBelow) {
-    Fixture f;
-    for (const auto* path : {"/a", "/a/b", "/a/b/c", "/ab"}) {
-        f.cache.deliver(key_of(path), object_of(1));
-    }
-    f.cache.drop("/a");
-    EXPECT_EQ(f.cache.find(key_of("/a")), nullptr);
-    EXPECT_EQ(f.cache.find(key_of("/a/b/c")), nullptr);
-    EXPECT_NE(f.cache.find(key_of("/ab")), nullptr);
-    f.cache.drop("/");
-    EXPECT_EQ(f.cache.statistics().objects, 0U);
-    EXPECT_EQ(f.cache.statistics().bytes, 0U);
-}
-
-TEST(Cache, DropLeavesWaitersToTheirDelivery) {
-    Fixture f;
-    int woken = 0;
-    f.cache.get(key_of("/a"), [&](const ObjectPtr&) { ++woken; });
-    f.cache.drop("/");
-    f.cache.deliver(key_of("/a"), object_of(1));
-    EXPECT_EQ(woken, 1);
-}
-
 TEST(Cache, AWaiterMayAskAgain) {
     Fixture f;
     bool inner = false;
@@ -228,9 +205,6 @@ TEST(Cache, EveryWaiterOfManyThreadsIsWokenOnce) {
         askers.emplace_back([&, t] {
             for (int i = 0; i < rounds; ++i) {
                 cache.get(key_of('/' + std::to_string((i * 7 + t) % 50)), [&](const ObjectPtr&) { ++woken; });
-                if (i % 100 == 0) {
-                    cache.drop("/");
-                }
             }
         });
     }
@@ -241,9 +215,6 @@ TEST(Cache, EveryWaiterOfManyThreadsIsWokenOnce) {
     fetcher.join();
     EXPECT_EQ(woken, threads * rounds);
     EXPECT_EQ(above_budget, 0);
-    cache.drop("/");
-    EXPECT_EQ(cache.statistics().bytes, 0U);
-    EXPECT_EQ(cache.statistics().objects, 0U);
 }
 
 TEST(Cache, ReadingAheadLeavesRoomForWhatIsInFlight) {

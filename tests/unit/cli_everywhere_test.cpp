@@ -16,7 +16,7 @@ constexpr const char* launcher_script = R"sh(#!/bin/sh
 case $* in
     *waiting*)
         touch "$0.$$"
-        while [ "$(ls "$0".* | wc -l)" -lt 20 ]; do sleep 0.05; done
+        while [ "$(ls "$0".* | wc -l)" -lt 20 ]; do sleep 0.5; done
         echo all were asked at once
         exit 3
         ;;

@@ -72,7 +72,7 @@ TEST(FilesystemClocks, TwoLooksATickApartProveThatAFileIsSettled) {
                 const Timestamp changed = world.stamp();
                 const auto first = world.time_to_settle(changed);
                 EXPECT_GT(first, settled);
-                EXPECT_LE(first, tick + milliseconds(25));
+                EXPECT_LE(first, tick + milliseconds(is_local ? 205 : 25));
                 EXPECT_EQ(world.time_to_settle(changed), first)
                     << "it is not the number of looks that counts";
                 world.pass(first);
@@ -123,16 +123,26 @@ TEST(FilesystemClocks, TheClockOfALocalFilesystemIsThisNodes) {
     EXPECT_EQ(world.time_to_settle(world.stamp(seconds(3))), settled);
     const auto recent = world.time_to_settle(world.stamp());
     EXPECT_GT(recent, settled);
-    EXPECT_LT(recent, milliseconds(1020 - 345 + 10)) << "345 ms of its second have passed";
+    EXPECT_LT(recent, milliseconds(1200 - 345 + 10)) << "345 ms of its second have passed";
     EXPECT_EQ(world.asked, 1);
 }
 
 TEST(FilesystemClocks, FineStampsSettleSoon) {
     World world({}, nanoseconds(4'000'001), true);
-    EXPECT_EQ(world.time_to_settle(world.stamp(milliseconds(21))), settled);
+    EXPECT_EQ(world.time_to_settle(world.stamp(milliseconds(201))), settled);
     const auto recent = world.time_to_settle(world.stamp(milliseconds(5)));
     EXPECT_GT(recent, settled);
-    EXPECT_LE(recent, milliseconds(25));
+    EXPECT_LE(recent, milliseconds(205));
+}
+
+// A write stamps the file first, and may then wait for a core for a while before it copies the bytes.
+TEST(FilesystemClocks, AWriterOnThisNodeMayStandStill) {
+    for (const nanoseconds tick : {nanoseconds(seconds(1)), nanoseconds(4'000'001)}) {
+        World world({}, tick, true);
+        const Timestamp changed = world.stamp();
+        world.pass(tick - milliseconds(345) % tick + milliseconds(100));  // the next tick began 100 ms ago
+        EXPECT_GT(world.time_to_settle(changed), settled);
+    }
 }
 
 TEST(FilesystemClocks, KnowsManyFilesystemsAndForgetsSome) {

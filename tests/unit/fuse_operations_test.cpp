@@ -9,11 +9,13 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <set>
 
 #include "base/path.hpp"
 #include "cache/codec.hpp"
 #include "fuse/lasting_memory.hpp"
 #include "tests/support/directory_object.hpp"
+#include "tests/support/drop.hpp"
 
 namespace copper {
 namespace {
@@ -118,14 +120,23 @@ class FuseOperations : public testing::Test {
     // It is so for the moment.
     void give_lifetime(const ObjectKey& key) {
         objects.at(key) = make_object(objects.at(key)->content, std::chrono::milliseconds(60000));
-        cache.drop(key.path);
+        drop(key.path);
     }
     void put_extent(const std::string& path, std::uint32_t index, const Attributes& attributes,
                     const std::string& text) {
         objects[{.kind = ObjectKind::extent, .path = path, .index = index}] =
             make_object(Extent{attributes, copy_to_blob(std::as_bytes(std::span(text)))});
     }
+    // `path` and everything below it leave the cache.
+    void drop(std::string_view path) {
+        for (const ObjectKey& key : asked) {
+            if (is_within(key.path, path)) {
+                test::drop(cache, key);
+            }
+        }
+    }
     void fetch(const ObjectKey& key) {
+        asked.insert(key);
         ++fetches;
         ++fetched[key.kind];
         if (!hold) {
@@ -181,6 +192,7 @@ class FuseOperations : public testing::Test {
     std::map<ObjectKey, ObjectPtr> objects;
     bool hold = false;
     std::vector<ObjectKey> held;
+    std::set<ObjectKey> asked;
     int fetches = 0;
     std::map<ObjectKind, int> fetched;
     std::vector<NodeId> invalidated;
@@ -331,7 +343,7 @@ TEST_F(FuseOperations, DecodesWhatIsReadAndReadsItselfWhatCannotBeDecoded) {
     objects[{.kind = ObjectKind::own_extent, .path = "/t/big", .index = 1}] =
         objects[{.kind = ObjectKind::extent, .path = "/t/big", .index = 1}];
     for (const Blob& blob : {coded, copy_to_blob(damaged)}) {
-        cache.drop("/t/big");
+        drop("/t/big");
         objects[{.kind = ObjectKind::extent, .path = "/t/big"}] =
             make_object(Extent{big, blob, Coding::lz4, extent_bytes});
         const NodeId node = lookup(tree(), "big").node;
@@ -366,7 +378,7 @@ TEST_F(FuseOperations, AdoptsAnotherVersionOfTheSameSizeBeforeTheFirstBytes) {
 TEST_F(FuseOperations, GivesNoBytesOfAnotherSizeThanTheKernelWasTold) {
     for (const std::string text : {"", "he", "hello, you"}) {
         put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10, 5), "hello");
-        cache.drop("/t");
+        drop("/t");
         const Answer told = lookup(tree(), "file");
         put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10 + text.size(), text.size()), text);
         EXPECT_EQ(read(told.node, 0, 4096).error, ESTALE) << text;
@@ -384,7 +396,7 @@ TEST_F(FuseOperations, GivesNoBytesOfAnotherSizeThanTheKernelWasTold) {
 // What a reader gives of a file that is written while it reads.
 TEST_F(FuseOperations, GivesNoBytesThatDoNotFitTheSize) {
     for (const std::string text : {"", "he", "hello, you"}) {
-        cache.drop("/t");
+        drop("/t");
         const NodeId file = lookup(tree(), "file").node;
         objects[{.kind = ObjectKind::extent, .path = "/t/file"}] = make_object(
             Extent{attributes_of(S_IFREG | 0644, 10, 5), copy_to_blob(std::as_bytes(std::span(text)))},
@@ -400,7 +412,7 @@ TEST_F(FuseOperations, GivesNoBytesThatDoNotFitTheSize) {
 TEST_F(FuseOperations, LooksALinkUpAgainWhoseTargetHasAnotherLength) {
     const NodeId near = lookup(tree(), "near").node;
     put_directory("/t", {{"near", "file2", attributes_of(S_IFLNK | 0777, 15, 5)}});
-    cache.drop("/t");
+    drop("/t");
     Answer answer;
     operations.readlink(reply(answer), near);
     EXPECT_EQ(answer.error, ESTALE) << "the kernel cuts it at the length that it was told";
@@ -564,7 +576,7 @@ TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
         EXPECT_EQ(read(file, 0, 10).error, 0);
     }
     EXPECT_FALSE(is_fetched(directories - 1));
-    cache.drop("/t");
+    drop("/t");
     list(tree());
     for (int i = 0; i < 10; ++i) {
         list_numbered(i);
@@ -697,7 +709,7 @@ TEST_F(FuseOperations, AsksForTheBatchFirstWhereTheFilesystemAnswersAtOnce) {
     EXPECT_EQ(answer.replies, 1);
     EXPECT_EQ(parse(answer.text, Operations::Entries::with_attributes)[2].size, extent_bytes + 100);
     // Nor is it asked for by who wants the names alone.
-    cache.drop("/t");
+    drop("/t");
     hold = false;
     fetched.clear();
     readdir(t, 4096, 0, Operations::Entries::names);
@@ -707,7 +719,7 @@ TEST_F(FuseOperations, AsksForTheBatchFirstWhereTheFilesystemAnswersAtOnce) {
 TEST_F(FuseOperations, WithoutABatchItGivesNamesAlone) {
     const NodeId t = tree();
     for (const int error : {EAGAIN, EIO}) {
-        cache.drop("/t");
+        drop("/t");
         objects[{.kind = ObjectKind::batch, .path = "/t"}] = make_error(error);
         const auto entries = parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
                                    Operations::Entries::with_attributes);
@@ -723,7 +735,7 @@ TEST_F(FuseOperations, WithoutABatchItGivesNamesAlone) {
 TEST_F(FuseOperations, TheKernelKeepsEverythingOfTheSnapshot) {
     for (const auto operation_time : {test::at_once, test::slowly}) {
         put_directory("/t", tree_entries(), operation_time);
-        cache.drop("/t");
+        drop("/t");
         const Answer file = lookup(tree(), "file");
         EXPECT_EQ(file.caching, KernelCaching::forever);
         EXPECT_EQ(lookup(tree(), "absent").caching, KernelCaching::forever);
@@ -742,7 +754,7 @@ TEST_F(FuseOperations, NamesOfAShortLifeAreToBeLookedUpEachTime) {
         const bool is_fast = operation_time == test::at_once;
         give_lifetime(is_fast ? ObjectKey{.kind = ObjectKind::batch, .path = "/t"}
                               : ObjectKey{.kind = ObjectKind::entry, .path = "/t/file"});
-        cache.drop("/t");
+        drop("/t");
         for (int i = 0; i < 2; ++i) {
             const Answer file = lookup(t, "file");
             EXPECT_NE(file.node, 0U);
@@ -917,19 +929,19 @@ TEST_F(FuseHugeDirectory, NamesOfTwoVersionsAreNotMixed) {
     auto entries =
         parse(readdir(tree(), 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
     const std::uint64_t middle = entries.back().offset;
-    cache.drop("/t");
+    drop("/t");
     objects[piece(0)] = make_object(directory_of(8, 1)->content, error_lifetime);
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
     EXPECT_EQ(cache.find(directory)->directory()->version, 8U);
 
     // Who begins now gets the new ones, and they are there in full.
-    cache.drop("/t");
+    drop("/t");
     objects[directory] = directory_of(8, 1);
     put_pieces(1);
     EXPECT_EQ(list(4096), all_from(1));
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
     put_directory("/t", {{"a", "", attributes_of(S_IFREG, 20)}});
-    cache.drop("/t");
+    drop("/t");
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE)
         << "a small one by now";
 }

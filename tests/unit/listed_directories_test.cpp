@@ -108,9 +108,6 @@ TEST(ListedDirectories, TwoVersionsOfAPathMayBeKept) {
         EXPECT_EQ(directories.find("/a", version)->directory().version, version);
         EXPECT_EQ(directories.find("/a", Version{.inode = version})->directory().version, version);
     }
-    directories.forget("/a");
-    EXPECT_EQ(directories.find("/a", 1), nullptr);
-    EXPECT_EQ(directories.find("/a", 2), nullptr);
 }
 
 // The same names once more, of the directory as it is now, take the place of the old ones.
@@ -129,21 +126,6 @@ TEST(ListedDirectories, OneVersionIsKeptOnce) {
     EXPECT_EQ(directories.find("/a", Version{.inode = 299}), nullptr);
     EXPECT_NE(directories.find("/a", Version{.inode = 300}), nullptr);
     EXPECT_NE(directories.find("/b", 8), nullptr) << "nothing had to leave for them";
-}
-
-TEST(ListedDirectories, WhatIsForgottenIsReadAnew) {
-    ListedDirectories directories;
-    directories.read("/t/a", [] { return directory_of(1); });
-    directories.read("/t/ab", [] { return directory_of(2); });
-    directories.forget("/t/a");
-    EXPECT_EQ(directories.find("/t/a", 1), nullptr);
-    EXPECT_NE(directories.find("/t/ab", 2), nullptr);
-    // Also where a reading is under way.
-    directories.read("/t/a", [&] {
-        directories.forget("/t");
-        EXPECT_EQ(directories.read("/t/a", [] { return directory_of(4); }).names->directory().version, 4U);
-        return directory_of(3);
-    });
 }
 
 TEST(ListedDirectories, AnErrorIsNotKept) {

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 
 #include "tests/support/directory_object.hpp"
+#include "tests/support/drop.hpp"
 
 namespace copper {
 namespace {
@@ -55,7 +57,13 @@ class Resolve : public testing::Test {
         return found && *found ? (*found)->attributes.inode : 0;
     }
 
+    void drop_all() {
+        for (const ObjectKey& key : asked) {
+            test::drop(cache, key);
+        }
+    }
     void fetch(const ObjectKey& key) {
+        asked.insert(key);
         fetched.push_back(to_string(key));
         ++fetched_of[key.kind];
         const auto found = objects.find(key);
@@ -114,6 +122,7 @@ class Resolve : public testing::Test {
     std::chrono::microseconds operation_time = test::at_once;
     const ObjectKey directory{ObjectKind::directory, "/tree"};
     std::map<ObjectKey, ObjectPtr> objects;
+    std::set<ObjectKey> asked;
     std::vector<std::string> fetched;
     std::map<ObjectKind, int> fetched_of;
     Cache cache{{.budget_bytes = 1U << 30U}, [this](const ObjectKey& key, FetchFor) { fetch(key); }};
@@ -173,7 +182,7 @@ TEST_F(Resolve, WhatABatchLacksIsAskedForItself) {
 TEST_F(Resolve, WithoutABatchTheEntryIsAsked) {
     objects[directory] = make(7, 0, 10);
     for (const int error : {EAGAIN, EIO, ESTALE}) {
-        cache.drop("/");
+        drop_all();
         objects[batch(0, 7)] = make_error(error);
         put_entry(number(3), 33);
         EXPECT_EQ(inode_of(number(3)), 33U) << error;
@@ -251,7 +260,7 @@ TEST_F(ResolveSlowly, ABatchThatIsHereAlreadyAnswers) {
     EXPECT_EQ(inode_of(number(600)), 600U) << "of another batch";
     EXPECT_EQ(fetched_of[ObjectKind::entry], 1);
     // What it lacks, and one of another version, tell nothing.
-    cache.drop("/");
+    drop_all();
     cache.deliver(batch(0, 7), entries_of({file(number(1), 1)}));
     cache.deliver(batch(0, 6), objects[batch(0, 7)]);
     EXPECT_EQ(inode_of(number(400)), 400U);
@@ -286,12 +295,12 @@ TEST_F(Resolve, WhatHasALifetimeDoesNotLast) {
     EXPECT_FALSE(gone.lasts) << "absent, alone";
     EXPECT_FALSE(resolve("/tree", number(9)).lasts) << "an error";
 
-    cache.drop("/");
+    drop_all();
     objects[directory] = for_now(make(7, 0, 10));
     const auto absent = resolve("/tree", "absent");
     EXPECT_TRUE(absent.found && !*absent.found);
     EXPECT_FALSE(absent.lasts) << "absent from names that have a lifetime";
-    cache.drop("/");
+    drop_all();
     objects[directory] = make_error(EIO);
     EXPECT_FALSE(resolve("/tree", "absent").lasts);
 }
@@ -327,10 +336,10 @@ TEST_F(Resolve, WithoutAPieceTheEntryIsAsked) {
     objects[directory] = make(7, 0, 3 * piece_entries);
     objects[piece(0, 7)] = make_error(ESTALE);
     EXPECT_TRUE(is_present(name));
-    cache.drop("/");
+    drop_all();
     objects[piece(0, 7)] = make_object(Listing({file(number(0), 0)}, Listing::Detail::names_only));
     EXPECT_TRUE(is_present(name)) << "a piece that is too short";
-    cache.drop("/");
+    drop_all();
     objects[piece(0, 7)] = objects[piece(1, 7)];
     EXPECT_TRUE(is_present(name)) << "another piece";
     EXPECT_FALSE(resolve("/tree", number(6)).found) << "the entry's own error";

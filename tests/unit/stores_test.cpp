@@ -137,7 +137,7 @@ class Stores : public testing::TestWithParam<Trouble> {
                 fill(point, true);
             }
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(40));  // until its stamps have settled
+        std::this_thread::sleep_for(std::chrono::milliseconds(240));  // until its stamps have settled
         PosixBacking backing{Trees({point})};
         if (trouble == Trouble::unmounted || trouble == Trouble::submount_unmounted) {
             EXPECT_EQ(::umount2(trouble == Trouble::unmounted ? point.c_str() : submount.c_str(), 0), 0);
