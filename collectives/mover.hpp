@@ -27,10 +27,10 @@
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
 #include "collectives/membership.hpp"
-#include "collectives/message.hpp"
 #include "collectives/reading.hpp"
 #include "collectives/spreading.hpp"
 #include "collectives/waiting.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 

@@ -12,7 +12,7 @@
 #include "collectives/membership.hpp"
 #include "collectives/mover.hpp"
 #include "collectives/roll_call.hpp"
-#include "collectives/wire.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 

@@ -12,7 +12,7 @@
 
 #include "cache/cache.hpp"
 #include "collectives/membership.hpp"
-#include "collectives/message.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <utility>
 
-#include "collectives/verify.hpp"
-#include "collectives/wire.hpp"
+#include "wire/verify.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "base/checksum.hpp"
 #include "cache/codec.hpp"
-#include "collectives/wire.hpp"
 #include "daemon/control/control.hpp"
 #include "daemon/control/instance.hpp"
 #include "profile/profile.hpp"
 #include "tests/fuzz/wire_input.hpp"
 #include "tools/copper/launch_record.hpp"
+#include "wire/wire.hpp"
 
 namespace copper::fuzz {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "base/checksum.hpp"
 #include "cache/codec.hpp"
-#include "collectives/wire.hpp"
 #include "tests/fuzz/wire_input.hpp"
+#include "wire/wire.hpp"
 
 namespace copper::fuzz {
 namespace {

@@ -4,7 +4,7 @@
 // two marks, it puts the body's size or checksum.
 #pragma once
 
-#include "collectives/fabric.hpp"
+#include "fabric/fabric.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace copper::fuzz {

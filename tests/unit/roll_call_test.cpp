@@ -7,7 +7,7 @@
 #include <set>
 #include <variant>
 
-#include "collectives/wire.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 namespace {

@@ -1,4 +1,4 @@
-#include "collectives/wire.hpp"
+#include "wire/wire.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,19 @@
 #include <vector>
 
 #include "base/rate.hpp"
-#include "collectives/message.hpp"
+#include "cache/object.hpp"
+#include "fabric/rank.hpp"
 
 namespace copper {
+
+// Messages in one lane between two nodes arrive in order. The lanes can overtake each other.
+enum class Lane : std::uint8_t {
+    eager,  // one small message; latency counts
+    bulk,   // announced, and received in place
+};
+inline constexpr std::size_t lane_count = 2;
+// The largest body that travels in the eager lane.
+inline constexpr std::size_t eager_body_bytes_max = 64U << 10;
 
 // A message as it travels: a small header, and a body of up to body_bytes_max that lands in memory of its
 // own, where it stays. Both are immutable and shared, so one frame goes to many nodes without a copy.

@@ -1,6 +1,7 @@
 // The messages between nodes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -11,18 +12,9 @@
 
 #include "cache/cache.hpp"
 #include "cache/object.hpp"
-#include "collectives/rank.hpp"
+#include "fabric/fabric.hpp"
 
 namespace copper {
-
-// Messages in one lane between two nodes arrive in order. The lanes can overtake each other.
-enum class Lane : std::uint8_t {
-    eager,  // one small message; latency counts
-    bulk,   // announced, and received in place
-};
-inline constexpr std::size_t lane_count = 2;
-// The largest body that travels in the eager lane.
-inline constexpr std::size_t eager_body_bytes_max = 64U << 10;
 
 // The highest Publication::sequence that a node has received from another node, by lane.
 using Seen = std::array<std::uint64_t, lane_count>;
@@ -91,6 +83,12 @@ struct Working {
     std::chrono::milliseconds spent{0};  // reading it; grows from message to message
     bool operator==(const Working&) const = default;
 };
+
+// A job of so many nodes has so many trees (collectives/topology.hpp).
+inline constexpr std::uint32_t trees_max = 16;
+constexpr std::uint32_t tree_count(std::uint32_t nodes) {
+    return std::min(nodes, trees_max);
+}
 
 // An object on its way down.
 struct Publication {

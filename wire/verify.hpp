@@ -6,8 +6,8 @@
 #include <tl/expected.hpp>
 
 #include "base/trees.hpp"
-#include "collectives/message.hpp"
-#include "collectives/wire.hpp"
+#include "wire/message.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 

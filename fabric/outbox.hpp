@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "collectives/envelope.hpp"
+#include "fabric/envelope.hpp"
 
 namespace copper {
 

@@ -8,8 +8,8 @@
 
 #include <tl/expected.hpp>
 
-#include "collectives/fabric.hpp"
-#include "collectives/message.hpp"
+#include "fabric/fabric.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 

@@ -10,7 +10,7 @@
 
 #include "base/job_key.hpp"
 #include "cache/extent_memory.hpp"
-#include "collectives/fabric.hpp"
+#include "fabric/fabric.hpp"
 
 namespace copper {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/job_key.hpp"
-#include "collectives/fabric.hpp"
+#include "fabric/fabric.hpp"
 
 namespace copper {
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/envelope.hpp"
+#include "fabric/envelope.hpp"
 
 namespace copper {
 

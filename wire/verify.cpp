@@ -1,4 +1,4 @@
-#include "collectives/verify.hpp"
+#include "wire/verify.hpp"
 
 #include <sys/stat.h>
 
@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "base/path.hpp"
-#include "collectives/topology.hpp"
 
 namespace copper {
 namespace {

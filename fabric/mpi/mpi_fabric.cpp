@@ -1,4 +1,4 @@
-#include "collectives/mpi_fabric.hpp"
+#include "fabric/mpi/mpi_fabric.hpp"
 
 #include <mpi.h>
 #ifdef OPEN_MPI
@@ -17,10 +17,10 @@
 #include "base/checksum.hpp"
 #include "base/host_name.hpp"
 #include "base/rate.hpp"
-#include "collectives/envelope.hpp"
-#include "collectives/message_order.hpp"
-#include "collectives/outbox.hpp"
-#include "collectives/receive_window.hpp"
+#include "fabric/envelope.hpp"
+#include "fabric/message_order.hpp"
+#include "fabric/outbox.hpp"
+#include "fabric/receive_window.hpp"
 
 namespace copper {
 namespace {
