@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "base/path.hpp"
@@ -21,7 +22,7 @@ bool has_nul(std::string_view text) {
 
 bool is_file_type(std::uint32_t mode) {
     constexpr std::uint32_t types[] = {S_IFREG, S_IFDIR, S_IFLNK, S_IFBLK, S_IFCHR, S_IFIFO, S_IFSOCK};
-    return std::find(std::begin(types), std::end(types), mode & S_IFMT) != std::end(types);
+    return std::ranges::find(types, mode & S_IFMT) != std::end(types);
 }
 
 bool is_sound(const Attributes& attributes) {
@@ -101,10 +102,6 @@ bool suits(const Object& object, const ObjectKey& key) {
     return object.xattrs() == nullptr || is_sound(*object.xattrs());
 }
 
-tl::unexpected<WireError> refuse(std::string reason, std::optional<Damaged> damaged = std::nullopt) {
-    return tl::unexpected(WireError{std::move(reason), std::move(damaged)});
-}
-
 using Verdict = tl::expected<void, WireError>;
 
 class Verifier {
@@ -112,10 +109,8 @@ class Verifier {
     explicit Verifier(const Job& job) : job_(job) {}
 
     Verdict operator()(const Interest& interest) const {
-        const bool are_found =
-            std::all_of(interest.findings.begin(), interest.findings.end(),
-                        [this](const Finding& finding) { return is_node(finding.reader); });
-        if (!is_node(interest.origin) || !are_nodes(interest.news) || !are_found) {
+        if (!is_node(interest.origin) || !are_nodes(interest.news, &News::rank) ||
+            !are_nodes(interest.findings, &Finding::reader)) {
             return refuse("an interest with an unknown node");
         }
         return within_trees(interest.key);
@@ -123,7 +118,7 @@ class Verifier {
     Verdict operator()(const Decline& decline) const { return within_trees(decline.key); }
     Verdict operator()(const Working& working) const { return within_trees(working.key); }
     Verdict operator()(const Publication& publication) const {
-        if (!is_node(publication.root) || !are_nodes(publication.news)) {
+        if (!is_node(publication.root) || !are_nodes(publication.news, &News::rank)) {
             return refuse("a publication with an unknown node");
         }
         if (publication.tree >= tree_count(job_.nodes)) {
@@ -141,9 +136,8 @@ class Verifier {
         return is_node(call.origin) ? Verdict() : refuse("a call of an unknown node");
     }
     Verdict operator()(const Answer& answer) const {
-        const bool are_parts =
-            std::all_of(answer.parts.begin(), answer.parts.end(),
-                        [this](const auto& part) { return is_node(part.rank) && are_nodes(part.with); });
+        const bool are_parts = std::ranges::all_of(
+            answer.parts, [this](const auto& part) { return is_node(part.rank) && are_nodes(part.with); });
         return is_node(answer.origin) && are_parts ? Verdict() : refuse("an answer with an unknown node");
     }
     Verdict operator()(const Ping& ping) const { return speaks_of_nodes(ping.news); }
@@ -151,14 +145,13 @@ class Verifier {
 
   private:
     bool is_node(Rank rank) const { return rank.value < job_.nodes; }
-    bool are_nodes(const std::vector<Rank>& ranks) const {
-        return std::all_of(ranks.begin(), ranks.end(), [this](Rank each) { return is_node(each); });
-    }
-    bool are_nodes(const std::vector<News>& news) const {
-        return std::all_of(news.begin(), news.end(), [this](const News& each) { return is_node(each.rank); });
+    template <typename Value, typename ToRank = std::identity>
+    bool are_nodes(const std::vector<Value>& values, ToRank rank = {}) const {
+        return std::ranges::all_of(
+            values, [this](Rank each) { return is_node(each); }, rank);
     }
     Verdict speaks_of_nodes(const std::vector<News>& news) const {
-        return are_nodes(news) ? Verdict() : refuse("news of an unknown node");
+        return are_nodes(news, &News::rank) ? Verdict() : refuse("news of an unknown node");
     }
     Verdict within_trees(const ObjectKey& key) const {
         return key.kind <= last_shared_object_kind && job_.trees.contains(key.path)

@@ -1,6 +1,8 @@
 #include "wire/wire.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "base/checksum.hpp"
@@ -14,9 +16,11 @@ namespace {
 namespace fb = flatbuffers;
 using Builder = fb::FlatBufferBuilder;
 using Bytes = std::span<const std::byte>;
+template <typename Struct>
+using Structs = fb::Vector<const Struct*>;
 
 constexpr std::size_t checksum_bytes = sizeof(std::uint64_t);
-constexpr std::uint64_t verifier_tables_max = 1U << 22;
+constexpr std::uint64_t verifier_tables_max = 16;
 constexpr std::uint64_t verifier_depth_max = 16;
 // The kernel accepts no larger error number in the answer to a FUSE request (fuse_dev_do_write).
 constexpr int error_number_max = 511;
@@ -27,25 +31,13 @@ std::string_view text_of(const fb::Vector<std::uint8_t>& bytes) {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string_view text_of(const fb::String& text) {
-    return {text.data(), text.size()};
-}
-
 auto bytes_of(Builder& builder, std::string_view text) {
     return builder.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
 }
 
-auto ranks_of(Builder& builder, const std::vector<Rank>& ranks) {
-    return ranks.empty() ? fb::Offset<fb::Vector<std::uint32_t>>()
-                         : builder.CreateVector<std::uint32_t>(
-                               ranks.size(), [&ranks](std::size_t i) { return ranks[i].value; });
-}
-
-// Takes the finished buffer out of the builder: no copy.
-Blob release(Builder& builder) {
-    auto buffer = std::make_shared<fb::DetachedBuffer>(builder.Release());
-    const auto* data = reinterpret_cast<const std::byte*>(buffer->data());
-    return {std::shared_ptr<const std::byte[]>(buffer, data), buffer->size()};
+template <typename Number>
+Number size_of(std::string_view text) {
+    return static_cast<Number>(text.size());
 }
 
 // Nothing if the bytes are not a valid buffer with this root.
@@ -56,15 +48,10 @@ const Table* verified(Bytes bytes) {
     return verifier.VerifyBuffer<Table>(nullptr) ? fb::GetRoot<Table>(data) : nullptr;
 }
 
-tl::unexpected<WireError> refuse(std::string reason) {
-    return tl::unexpected(WireError{std::move(reason), std::nullopt});
-}
-
 // ---- values
 
-wire::Attributes to_wire(const Attributes& a) {
-    return {a.inode,
-            a.size,
+wire::Details to_wire(const Attributes& a) {
+    return {a.size,
             a.blocks,
             a.device,
             a.accessed.seconds,
@@ -73,19 +60,18 @@ wire::Attributes to_wire(const Attributes& a) {
             a.accessed.nanoseconds,
             a.modified.nanoseconds,
             a.changed.nanoseconds,
-            a.mode,
             a.links,
             a.user,
             a.group,
             a.block_bytes};
 }
 
-Attributes from_wire(const wire::Attributes& a) {
-    return {.inode = a.inode(),
+Attributes from_wire(const wire::Details& a, std::uint64_t inode, std::uint32_t mode) {
+    return {.inode = inode,
             .size = a.size(),
             .blocks = a.blocks(),
             .device = a.device(),
-            .mode = a.mode(),
+            .mode = mode,
             .links = a.links(),
             .user = a.user(),
             .group = a.group(),
@@ -95,195 +81,189 @@ Attributes from_wire(const wire::Attributes& a) {
             .changed = {a.changed_seconds(), a.changed_nanoseconds()}};
 }
 
-auto to_wire(Builder& builder, const ObjectKey& key) {
-    return wire::CreateKey(builder, static_cast<wire::Kind>(key.kind), bytes_of(builder, key.path), key.index,
-                           key.version);
+wire::News to_wire(const News& news) {
+    return {news.rank.value, news.incarnation, static_cast<wire::NodeState>(news.state)};
 }
 
-std::optional<ObjectKey> from_wire(const wire::Key& key) {
-    const std::string_view path = text_of(*key.path());
-    const bool is_extent = key.kind() == wire::Kind::extent;
-    const bool is_part = is_extent || key.kind() == wire::Kind::batch || key.kind() == wire::Kind::names ||
-                         key.kind() == wire::Kind::xattr_batch;
-    if (key.kind() > wire::Kind::MAX || !is_normalised_path(path) ||
-        ((key.index() != 0 || key.version() != 0) && !is_part)) {
+std::optional<News> from_wire(const wire::News& news) {
+    if (news.incarnation() > incarnation_max || news.state() > wire::NodeState::MAX) {
         return std::nullopt;
     }
-    return ObjectKey{static_cast<ObjectKind>(key.kind()), std::string(path), key.index(), key.version()};
+    return News{Rank{news.rank()}, news.incarnation(), static_cast<NodeState>(news.state())};
 }
 
-// No vector if there is no news, as in most messages.
-fb::Offset<fb::Vector<const wire::News*>> to_wire(Builder& builder, const std::vector<News>& news) {
-    std::vector<wire::News> told;
-    for (const News& each : news) {
-        told.emplace_back(each.rank.value, each.incarnation, static_cast<wire::NodeState>(each.state));
-    }
-    return told.empty() ? 0 : builder.CreateVectorOfStructs(told);
+wire::Finding to_wire(const Finding& finding) {
+    return {finding.reader.value, finding.error};
 }
 
-std::optional<std::vector<News>> from_wire(const fb::Vector<const wire::News*>* told) {
-    std::vector<News> news;
-    if (told != nullptr && told->size() > news_told_max) {
+std::optional<Finding> from_wire(const wire::Finding& finding) {
+    if (finding.error() < 0 || finding.error() > error_number_max) {
         return std::nullopt;
     }
-    for (fb::uoffset_t i = 0; told != nullptr && i < told->size(); ++i) {
-        const wire::News* each = told->Get(i);
-        if (each->incarnation() > incarnation_max || each->state() > wire::NodeState::MAX) {
+    return Finding{Rank{finding.reader()}, finding.error()};
+}
+
+// No vector if there are no values, as in most messages.
+template <typename Struct, typename Value>
+fb::Offset<Structs<Struct>> structs_of(Builder& builder, const std::vector<Value>& values) {
+    std::vector<Struct> structs;
+    structs.reserve(values.size());
+    for (const Value& value : values) {
+        structs.push_back(to_wire(value));
+    }
+    return structs.empty() ? 0 : builder.CreateVectorOfStructs(structs);
+}
+
+// Nothing if there are too many values, or one of them is impossible.
+template <typename Value, typename Struct>
+std::optional<std::vector<Value>> values_of(const Structs<Struct>* structs, std::size_t max) {
+    std::vector<Value> values;
+    for (fb::uoffset_t i = 0; structs != nullptr && i < structs->size(); ++i) {
+        const std::optional<Value> value = from_wire(*structs->Get(i));
+        if (!value || i == max) {
             return std::nullopt;
         }
-        news.push_back({.rank = Rank{each->rank()},
-                        .incarnation = each->incarnation(),
-                        .state = static_cast<NodeState>(each->state())});
+        values.push_back(*value);
     }
-    return news;
+    return values;
 }
 
-fb::Offset<fb::Vector<const wire::Finding*>> to_wire(Builder& builder, const std::vector<Finding>& findings) {
-    std::vector<wire::Finding> told;
-    for (const Finding& finding : findings) {
-        told.emplace_back(finding.reader.value, finding.error);
-    }
-    return told.empty() ? 0 : builder.CreateVectorOfStructs(told);
-}
-
-std::optional<std::vector<Finding>> from_wire(const fb::Vector<const wire::Finding*>* told) {
-    std::vector<Finding> findings;
-    if (told != nullptr && told->size() > findings_max) {
+std::optional<std::chrono::milliseconds> duration_of(std::int64_t milliseconds) {
+    if (milliseconds < 0 || milliseconds > duration_milliseconds_max) {
         return std::nullopt;
     }
-    for (fb::uoffset_t i = 0; told != nullptr && i < told->size(); ++i) {
-        const wire::Finding* finding = told->Get(i);
-        if (finding->error() < 0 || finding->error() > error_number_max) {
-            return std::nullopt;
-        }
-        findings.push_back({.reader = Rank{finding->reader()}, .error = finding->error()});
+    return std::chrono::milliseconds(milliseconds);
+}
+
+std::optional<ObjectKey> key_of(const wire::Header& header) {
+    if (header.key() == nullptr || header.path() == nullptr || header.key()->kind() > wire::Kind::MAX) {
+        return std::nullopt;
     }
-    return findings;
+    ObjectKey key{static_cast<ObjectKind>(header.key()->kind()), std::string(text_of(*header.path())),
+                  header.key()->index(), header.key()->version()};
+    const bool is_part = key.kind == ObjectKind::extent || key.kind == ObjectKind::batch ||
+                         key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch;
+    if (!is_normalised_path(key.path) || ((key.index != 0 || key.version != 0) && !is_part)) {
+        return std::nullopt;
+    }
+    return key;
 }
 
 // ---- bodies
 
-fb::Offset<wire::ListingBody> to_wire(Builder& builder, const Listing& listing) {
-    std::vector<wire::ListingSlot> slots;
-    std::vector<wire::NameSlot> names;
-    listing.has_attributes() ? slots.reserve(listing.size()) : names.reserve(listing.size());
+// Takes the finished buffer out of the builder: no copy.
+template <typename Table>
+Blob finish(Builder& builder, fb::Offset<Table> root) {
+    builder.Finish(root);
+    auto buffer = std::make_shared<fb::DetachedBuffer>(builder.Release());
+    const auto* data = reinterpret_cast<const std::byte*>(buffer->data());
+    return {std::shared_ptr<const std::byte[]>(buffer, data), buffer->size()};
+}
+
+auto to_wire(Builder& builder, const Listing& listing) {
+    std::vector<wire::Slot> slots;
+    slots.reserve(listing.size());
+    std::vector<wire::Details> details;
+    details.reserve(listing.has_attributes() ? listing.size() : 0);
     std::string text;
     for (std::size_t i = 0; i < listing.size(); ++i) {
         const Listing::Entry entry = listing.at(i);
-        const auto name_bytes = static_cast<std::uint16_t>(entry.name.size());
+        slots.emplace_back(entry.attributes.inode, entry.attributes.mode,
+                           size_of<std::uint16_t>(entry.target), size_of<std::uint8_t>(entry.name),
+                           entry.leads_into_trees);
         if (listing.has_attributes()) {
-            slots.emplace_back(to_wire(entry.attributes), name_bytes,
-                               static_cast<std::uint16_t>(entry.target.size()), entry.leads_into_trees);
-        } else {
-            names.emplace_back(entry.attributes.inode, entry.attributes.mode, name_bytes);
+            details.push_back(to_wire(entry.attributes));
         }
         text.append(entry.name).append(entry.target);
     }
-    const auto slots_offset = listing.has_attributes() ? builder.CreateVectorOfStructs(slots) : 0;
-    const auto names_offset = listing.has_attributes() ? 0 : builder.CreateVectorOfStructs(names);
-    const auto text_offset = bytes_of(builder, text);
-    return wire::CreateListingBody(builder, slots_offset, names_offset, text_offset);
+    const auto slots_offset = builder.CreateVectorOfStructs(slots);
+    const auto details_offset = listing.has_attributes() ? builder.CreateVectorOfStructs(details) : 0;
+    return wire::CreateListingBody(builder, slots_offset, details_offset, bytes_of(builder, text));
 }
 
 Blob encode_body(const Listing& listing) {
     Builder builder(listing.bytes() + 256);
-    builder.Finish(to_wire(builder, listing));
-    return release(builder);
+    return finish(builder, to_wire(builder, listing));
+}
+
+Listing listing_of(const std::vector<std::string>& names) {
+    std::vector<Listing::NewEntry> entries;
+    entries.reserve(names.size());
+    for (const std::string& name : names) {
+        entries.push_back({.name = name, .target = {}, .attributes = {}});
+    }
+    return Listing(std::move(entries), Listing::Detail::names_only);
 }
 
 Blob encode_body(const Directory& directory) {
     Builder builder(directory.bytes() + 256);
     const auto operation = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
         directory.operation_time.count(), 0, std::numeric_limits<std::uint32_t>::max()));
-    fb::Offset<wire::ListingBody> names = 0;
-    fb::Offset<fb::Vector<std::uint8_t>> first_name_bytes = 0, text_offset = 0;
-    if (directory.has_all_names()) {
-        names = to_wire(builder, directory.names);
-    } else {
-        std::vector<std::uint8_t> lengths;
-        std::string text;
-        for (const std::string& name : directory.first_names) {
-            lengths.push_back(static_cast<std::uint8_t>(name.size()));
-            text.append(name);
-        }
-        first_name_bytes = builder.CreateVector(lengths);
-        text_offset = bytes_of(builder, text);
-    }
-    builder.Finish(wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation, names,
-                                             first_name_bytes, text_offset));
-    return release(builder);
-}
-
-auto to_wire(Builder& builder, const Xattrs& xattrs) {
-    std::vector<fb::Offset<wire::Xattr>> pairs;
-    for (const auto& [name, value] : xattrs) {
-        const auto name_offset = bytes_of(builder, name);
-        pairs.push_back(wire::CreateXattr(builder, name_offset, bytes_of(builder, value)));
-    }
-    return builder.CreateVector(pairs);
-}
-
-Blob encode_body(const Xattrs& xattrs) {
-    Builder builder;
-    builder.Finish(wire::CreateXattrsBody(builder, to_wire(builder, xattrs)));
-    return release(builder);
+    const auto names = directory.has_all_names() ? to_wire(builder, directory.names)
+                                                 : to_wire(builder, listing_of(directory.first_names));
+    return finish(builder,
+                  wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation, names));
 }
 
 Blob encode_body(const XattrBatch& batch) {
-    Builder builder;
-    std::vector<fb::Offset<wire::XattrBatchEntry>> entries;
-    for (const auto& entry : batch.entries) {
-        fb::Offset<fb::Vector<fb::Offset<wire::Xattr>>> pairs = 0;
-        if (entry.xattrs) {
-            pairs = to_wire(builder, *entry.xattrs);
+    std::vector<wire::XattrsOfName> names;
+    std::vector<wire::Xattr> xattrs;
+    std::string text;
+    for (const XattrBatch::Entry& entry : batch.entries) {
+        const std::size_t before = xattrs.size();
+        text.append(entry.name);
+        for (const auto& [name, value] : entry.xattrs.value_or(Xattrs())) {
+            xattrs.emplace_back(size_of<std::uint32_t>(name), size_of<std::uint32_t>(value));
+            text.append(name).append(value);
         }
-        entries.push_back(wire::CreateXattrBatchEntry(builder, bytes_of(builder, entry.name), pairs));
+        names.emplace_back(static_cast<std::uint32_t>(xattrs.size() - before),
+                           size_of<std::uint8_t>(entry.name), entry.xattrs.has_value());
     }
-    builder.Finish(wire::CreateXattrBatchBody(builder, builder.CreateVector(entries)));
-    return release(builder);
+    Builder builder(text.size() + 256);
+    const auto names_offset = builder.CreateVectorOfStructs(names);
+    const auto xattrs_offset = builder.CreateVectorOfStructs(xattrs);
+    return finish(builder,
+                  wire::CreateXattrsBody(builder, names_offset, xattrs_offset, bytes_of(builder, text)));
 }
 
-Blob encode_body(const std::vector<Answer::Part>& parts) {
-    Builder builder;
-    std::vector<fb::Offset<wire::Part>> offsets;
-    for (const auto& part : parts) {
-        offsets.push_back(wire::CreatePart(builder, part.rank.value, bytes_of(builder, part.text),
-                                           ranks_of(builder, part.with)));
+Blob encode_body(const Xattrs& xattrs) {
+    return encode_body(XattrBatch{.entries = {{.name = "", .xattrs = xattrs}}});
+}
+
+Blob encode_body(const Extent& extent) {
+    return extent.blob;
+}
+
+Blob encode_body(const std::error_code&) {
+    return {};
+}
+
+Blob encode_body(const std::vector<Answer::Part>& answer) {
+    std::vector<wire::Part> parts;
+    std::vector<std::uint32_t> with;
+    std::string text;
+    for (const Answer::Part& part : answer) {
+        parts.emplace_back(part.rank.value, size_of<std::uint32_t>(part.text),
+                           static_cast<std::uint32_t>(part.with.size()));
+        for (const Rank rank : part.with) {
+            with.push_back(rank.value);
+        }
+        text.append(part.text);
     }
-    builder.Finish(wire::CreateAnswerBody(builder, builder.CreateVector(offsets)));
-    return release(builder);
+    Builder builder(text.size() + 256);
+    const auto parts_offset = builder.CreateVectorOfStructs(parts);
+    const auto with_offset = builder.CreateVector(with);
+    return finish(builder,
+                  wire::CreateAnswerBody(builder, parts_offset, with_offset, bytes_of(builder, text)));
 }
 
-Blob encode_body(const Content& content) {
-    return std::visit(
-        [](const auto& value) -> Blob {
-            using Value = std::decay_t<decltype(value)>;
-            if constexpr (std::is_same_v<Value, std::error_code>) {
-                return {};
-            } else if constexpr (std::is_same_v<Value, Extent>) {
-                return value.blob;
-            } else {
-                return encode_body(value);
-            }
-        },
-        content);
-}
-
-// Reads names, and the data with them, from the front of a text.
-class NameReader {
+// Takes texts from the front of another one.
+class TextReader {
   public:
-    explicit NameReader(std::string_view text) : text_(text) {}
+    explicit TextReader(const fb::Vector<std::uint8_t>& text) : text_(text_of(text)) {}
 
-    // Nothing if the text is too short, the name is invalid, or it does not sort after the previous one.
+    // Nothing if there are fewer bytes.
     std::optional<std::string_view> next(std::size_t bytes) {
-        const auto name = rest(bytes);
-        if (!name || !is_valid_name(*name) || *name <= last_) {
-            return std::nullopt;
-        }
-        last_ = *name;
-        return name;
-    }
-    std::optional<std::string_view> rest(std::size_t bytes) {
         if (bytes > text_.size()) {
             return std::nullopt;
         }
@@ -294,155 +274,123 @@ class NameReader {
 
   private:
     std::string_view text_;
-    std::string_view last_;
 };
 
-// The verifier checks the alignment of a vector's length, but not that of its elements.
-template <typename Slot>
-bool is_aligned(const fb::Vector<const Slot*>& slots) {
-    return reinterpret_cast<std::uintptr_t>(slots.Data()) % alignof(Slot) == 0;
+// All names in bodies are sorted.
+bool can_follow(std::string_view name, std::string_view previous) {
+    return is_valid_name(name) && name > previous;
 }
 
-std::optional<Listing> decode_entries(const fb::Vector<const wire::ListingSlot*>& slots,
-                                      std::string_view text) {
+// The verifier checks the alignment of a vector's length, but not that of its elements.
+template <typename Struct>
+bool is_aligned(const Structs<Struct>& structs) {
+    return structs.size() == 0 || reinterpret_cast<std::uintptr_t>(structs.Data()) % alignof(Struct) == 0;
+}
+
+std::optional<Listing> from_wire(const wire::ListingBody& body) {
+    const auto& slots = *body.slots();
+    const auto* details = body.details();
+    if (!is_aligned(slots) ||
+        (details != nullptr && (details->size() != slots.size() || !is_aligned(*details)))) {
+        return std::nullopt;
+    }
     std::vector<Listing::NewEntry> entries;
     entries.reserve(slots.size());
-    NameReader reader(text);
-    for (const wire::ListingSlot* slot : slots) {
-        const auto name = reader.next(slot->name_bytes());
-        const auto target = name ? reader.rest(slot->target_bytes()) : std::nullopt;
-        if (!target) {
+    TextReader text(*body.text());
+    std::string_view previous;
+    for (fb::uoffset_t i = 0; i < slots.size(); ++i) {
+        const wire::Slot& slot = *slots.Get(i);
+        const auto name = text.next(slot.name_bytes());
+        const auto target = text.next(slot.target_bytes());
+        if (!name || !target || !can_follow(*name, previous)) {
             return std::nullopt;
         }
+        previous = *name;
         entries.push_back({.name = std::string(*name),
                            .target = std::string(*target),
-                           .attributes = from_wire(slot->attributes()),
-                           .leads_into_trees = slot->leads_into_trees()});
+                           .attributes = details != nullptr
+                                             ? from_wire(*details->Get(i), slot.inode(), slot.mode())
+                                             : Attributes{.inode = slot.inode(), .mode = slot.mode()},
+                           .leads_into_trees = slot.leads_into_trees()});
     }
-    return Listing(std::move(entries), Listing::Detail::attributes);
+    return Listing(std::move(entries),
+                   details != nullptr ? Listing::Detail::attributes : Listing::Detail::names_only);
 }
 
-std::optional<Listing> decode_names(const fb::Vector<const wire::NameSlot*>& slots, std::string_view text) {
-    std::vector<Listing::NewEntry> entries;
-    entries.reserve(slots.size());
-    NameReader reader(text);
-    for (const wire::NameSlot* slot : slots) {
-        const auto name = reader.next(slot->name_bytes());
-        if (!name) {
-            return std::nullopt;
-        }
-        entries.push_back({.name = std::string(*name),
-                           .target = {},
-                           .attributes = {.inode = slot->inode(), .mode = slot->mode()}});
-    }
-    return Listing(std::move(entries), Listing::Detail::names_only);
-}
-
-std::optional<Listing> from_wire(const wire::ListingBody& table) {
-    if ((table.slots() != nullptr) == (table.names() != nullptr)) {
+std::optional<Directory> from_wire(const wire::DirectoryBody& body) {
+    auto names = from_wire(*body.names());
+    if (!names || names->has_attributes()) {
         return std::nullopt;
     }
-    const std::string_view text = text_of(*table.text());
-    if (table.slots() != nullptr) {
-        return is_aligned(*table.slots()) ? decode_entries(*table.slots(), text) : std::nullopt;
+    Directory directory{.version = body.version(),
+                        .entries = body.entries(),
+                        .first_names = {},
+                        .names = {},
+                        .operation_time = std::chrono::microseconds(body.operation_microseconds())};
+    const bool has_all_names = body.entries() == names->size();
+    for (std::size_t i = 0; i < (has_all_names ? std::min(names->size(), 1UL) : names->size()); ++i) {
+        directory.first_names.emplace_back(names->name(i));
     }
-    return is_aligned(*table.names()) ? decode_names(*table.names(), text) : std::nullopt;
-}
-
-std::optional<Content> decode_listing(Bytes body) {
-    const auto* table = verified<wire::ListingBody>(body);
-    return table != nullptr ? from_wire(*table) : std::optional<Listing>();
-}
-
-std::optional<Content> decode_directory(Bytes body) {
-    const auto* table = verified<wire::DirectoryBody>(body);
-    const bool has_first_names =
-        table != nullptr && table->first_name_bytes() != nullptr && table->text() != nullptr;
-    if (table == nullptr || has_first_names == (table->names() != nullptr)) {
-        return std::nullopt;
-    }
-    Directory directory;
-    directory.version = table->version();
-    directory.entries = table->entries();
-    directory.operation_time = std::chrono::microseconds(table->operation_microseconds());
-    if (!has_first_names) {
-        auto names = from_wire(*table->names());
-        if (!names || names->has_attributes()) {
-            return std::nullopt;
-        }
+    if (has_all_names) {
         directory.names = std::move(*names);
-        if (directory.names.size() > 0) {
-            directory.first_names.emplace_back(directory.names.at(0).name);
-        }
-        return directory.has_all_names() ? std::optional<Content>(std::move(directory)) : std::nullopt;
     }
-    NameReader reader(text_of(*table->text()));
-    for (const std::uint8_t bytes : *table->first_name_bytes()) {
-        const auto name = reader.next(bytes);
-        if (!name) {
-            return std::nullopt;
-        }
-        directory.first_names.emplace_back(*name);
-    }
-    return directory.has_all_names() ? std::nullopt : std::optional<Content>(std::move(directory));
+    return directory.has_all_names() == has_all_names ? std::optional(std::move(directory)) : std::nullopt;
 }
 
-// (Tables may share their bytes, so a small body could stand for any amount of text. Those from encode()
-// never do.)
-std::optional<Xattrs> from_wire(const fb::Vector<fb::Offset<wire::Xattr>>& pairs, std::size_t& bytes_left) {
-    Xattrs xattrs;
-    for (const wire::Xattr* pair : pairs) {
-        const std::size_t bytes = std::size_t{pair->name()->size()} + pair->value()->size() + 1;
-        if (bytes > bytes_left) {
-            return std::nullopt;
-        }
-        bytes_left -= bytes;
-        xattrs.emplace_back(text_of(*pair->name()), text_of(*pair->value()));
-    }
-    return xattrs;
-}
-
-std::optional<Content> decode_xattrs(Bytes body) {
-    const auto* table = verified<wire::XattrsBody>(body);
-    std::size_t bytes_left = body.size();
-    return table != nullptr ? from_wire(*table->pairs(), bytes_left) : std::nullopt;
-}
-
-std::optional<Content> decode_xattr_batch(Bytes body) {
-    const auto* table = verified<wire::XattrBatchBody>(body);
-    if (table == nullptr || table->entries()->size() > batch_entries) {
-        return std::nullopt;
-    }
+std::optional<XattrBatch> from_wire(const wire::XattrsBody& body) {
     XattrBatch batch;
-    std::size_t bytes_left = body.size();
-    for (const wire::XattrBatchEntry* told : *table->entries()) {
-        const std::string_view name = text_of(*told->name());
-        const bool is_in_order = batch.entries.empty() || batch.entries.back().name < name;
-        if (name.size() > bytes_left || !is_valid_name(name) || !is_in_order) {
+    TextReader text(*body.text());
+    fb::uoffset_t next = 0;
+    for (const wire::XattrsOfName* told : *body.names()) {
+        const auto name = text.next(told->name_bytes());
+        if (!name || told->xattrs() > (told->are_known() ? body.xattrs()->size() - next : 0) ||
+            batch.entries.size() == batch_entries) {
             return std::nullopt;
         }
-        bytes_left -= name.size();
-        XattrBatch::Entry entry{.name = std::string(name), .xattrs = std::nullopt};
-        if (told->pairs() != nullptr) {
-            entry.xattrs = from_wire(*told->pairs(), bytes_left);
-            if (!entry.xattrs) {
+        auto& entry = batch.entries.emplace_back(XattrBatch::Entry{std::string(*name), std::nullopt});
+        if (told->are_known()) {
+            entry.xattrs.emplace();
+        }
+        for (const fb::uoffset_t end = next + told->xattrs(); next < end; ++next) {
+            const auto attribute = text.next(body.xattrs()->Get(next)->name_bytes());
+            const auto value = text.next(body.xattrs()->Get(next)->value_bytes());
+            if (!attribute || !value) {
                 return std::nullopt;
             }
+            entry.xattrs->emplace_back(*attribute, *value);
         }
-        batch.entries.push_back(std::move(entry));
     }
     return batch;
 }
 
-std::optional<Content> decode_extent(const wire::Publication& publication, const Blob& body) {
-    if (publication.attributes() == nullptr || publication.coding() > wire::Coding::MAX) {
-        return std::nullopt;
+std::optional<std::vector<Answer::Part>> from_wire(const wire::AnswerBody& body) {
+    std::vector<Answer::Part> parts;
+    TextReader text(*body.text());
+    fb::uoffset_t next = 0;
+    for (const wire::Part* told : *body.parts()) {
+        const auto own = text.next(told->text_bytes());
+        if (!own || told->with() > body.with()->size() - next) {
+            return std::nullopt;
+        }
+        auto& part = parts.emplace_back(Answer::Part{Rank{told->rank()}, std::string(*own)});
+        for (const fb::uoffset_t end = next + told->with(); next < end; ++next) {
+            part.with.push_back(Rank{body.with()->Get(next)});
+        }
     }
-    Extent extent{.attributes = from_wire(*publication.attributes()),
-                  .blob = {body.data, body.size, publication.body_checksum()},
-                  .coding = static_cast<Coding>(publication.coding()),
-                  .plain_bytes = publication.plain_bytes()};
-    return is_sound(extent) ? std::optional<Content>(std::move(extent)) : std::nullopt;
+    return parts;
+}
+
+bool are_sorted_names(const std::vector<XattrBatch::Entry>& entries) {
+    std::string_view previous;
+    return std::all_of(entries.begin(), entries.end(), [&previous](const XattrBatch::Entry& entry) {
+        return can_follow(entry.name, std::exchange(previous, entry.name));
+    });
+}
+
+template <typename Table>
+auto decode_body(const Blob& body) {
+    const auto* table = verified<Table>(body.span());
+    return table != nullptr ? from_wire(*table) : std::nullopt;
 }
 
 std::optional<Content> decode_content(const wire::Publication& publication, const Blob& body) {
@@ -453,168 +401,122 @@ std::optional<Content> decode_content(const wire::Publication& publication, cons
             }
             return std::error_code(publication.error(), std::generic_category());
         case wire::Payload::listing:
-            return decode_listing(body.span());
-        case wire::Payload::extent:
-            return decode_extent(publication, body);
-        case wire::Payload::xattrs:
-            return decode_xattrs(body.span());
+            return decode_body<wire::ListingBody>(body);
         case wire::Payload::directory:
-            return decode_directory(body.span());
-        case wire::Payload::xattr_batch:
-            return decode_xattr_batch(body.span());
+            return decode_body<wire::DirectoryBody>(body);
+        case wire::Payload::xattrs: {
+            auto batch = decode_body<wire::XattrsBody>(body);
+            const bool is_one = batch && batch->entries.size() == 1 && batch->entries[0].name.empty();
+            return is_one ? std::move(batch->entries[0].xattrs) : std::nullopt;
+        }
+        case wire::Payload::xattr_batch: {
+            auto batch = decode_body<wire::XattrsBody>(body);
+            return batch && are_sorted_names(batch->entries) ? std::move(batch) : std::nullopt;
+        }
+        case wire::Payload::extent: {
+            const wire::Extent* told = publication.extent();
+            if (told == nullptr) {
+                return std::nullopt;
+            }
+            const Extent extent{.attributes = from_wire(told->details(), told->inode(), told->mode()),
+                                .blob = body,
+                                .coding = publication.is_lz4() ? Coding::lz4 : Coding::plain,
+                                .plain_bytes = told->plain_bytes()};
+            return is_sound(extent) ? std::optional<Content>(extent) : std::nullopt;
+        }
     }
     return std::nullopt;
 }
 
-// An error answers anything.
-bool answers(const Content& content, ObjectKind kind) {
-    if (std::holds_alternative<std::error_code>(content)) {
-        return true;
-    }
-    switch (kind) {
-        case ObjectKind::directory:
-            return std::holds_alternative<Directory>(content);
-        case ObjectKind::names:
-            return std::holds_alternative<Listing>(content) || std::holds_alternative<Directory>(content);
-        case ObjectKind::batch:
-        case ObjectKind::entry:
-            return std::holds_alternative<Listing>(content);
-        case ObjectKind::extent:
-        case ObjectKind::own_extent:
-            return std::holds_alternative<Extent>(content);
-        case ObjectKind::xattrs:
-            return std::holds_alternative<Xattrs>(content);
-        case ObjectKind::xattr_batch:
-            return std::holds_alternative<XattrBatch>(content);
-    }
-    return false;
+// An error answers anything, and where a directory has other names by now, the directory answers for them.
+bool answers(wire::Payload payload, ObjectKind kind) {
+    using wire::Payload;
+    constexpr Payload usual[] = {Payload::directory, Payload::listing, Payload::listing,    Payload::extent,
+                                 Payload::xattrs,    Payload::listing, Payload::xattr_batch};
+    return payload == Payload::error || payload == usual[static_cast<std::size_t>(kind)] ||
+           (payload == Payload::directory && kind == ObjectKind::names);
 }
 
-// ---- messages: each overload makes the header's content and the body
+// ---- messages, without what the header has of them: key, news, and the body's checksum
 
-struct Encoded {
-    wire::Content type;
-    fb::Offset<void> offset;
-    Blob body;
-    Lane lane = Lane::eager;
-    std::size_t saved_bytes = 0;
-};
-
-Encoded encode(Builder& builder, const Interest& interest) {
-    const auto key = to_wire(builder, interest.key);
-    const auto findings = to_wire(builder, interest.findings);
-    const auto news = to_wire(builder, interest.news);
-    return {.type = wire::Content::Interest,
-            .offset = wire::CreateInterest(builder, key, interest.seen[0], interest.seen[1], interest.attempt,
-                                           interest.hops, interest.origin.value,
-                                           interest.wanted == Interest::Wanted::by_several,
-                                           static_cast<wire::FetchFor>(interest.why), findings,
-                                           static_cast<std::uint64_t>(interest.spent.count()), news)
-                          .Union(),
-            .body = {}};
+auto to_wire(Builder& builder, const Interest& interest) {
+    const auto findings = structs_of<wire::Finding>(builder, interest.findings);
+    return wire::CreateInterest(builder, interest.seen[0], interest.seen[1], interest.origin.value,
+                                interest.hops, static_cast<wire::FetchFor>(interest.why),
+                                interest.wanted == Interest::Wanted::by_several, interest.attempt,
+                                interest.spent.count(), findings);
 }
 
-Encoded encode(Builder& builder, const Decline& decline) {
-    const auto key = to_wire(builder, decline.key);
-    return {.type = wire::Content::Decline, .offset = wire::CreateDecline(builder, key).Union(), .body = {}};
+auto to_wire(Builder& builder, const Decline&) {
+    return wire::CreateDecline(builder);
 }
 
-Encoded encode(Builder& builder, const Working& working) {
-    const auto key = to_wire(builder, working.key);
-    const auto spent = static_cast<std::uint64_t>(working.spent.count());
-    return {.type = wire::Content::Working,
-            .offset = wire::CreateWorking(builder, key, spent).Union(),
-            .body = {}};
+auto to_wire(Builder& builder, const Working& working) {
+    return wire::CreateWorking(builder, working.spent.count());
 }
 
-Encoded encode(Builder& builder, const Publication& publication) {
+auto to_wire(Builder& builder, const Publication& publication) {
     const Object& object = *publication.object;
-    Blob body = encode_body(object.content);
-    const auto key = to_wire(builder, publication.key);
-    const auto news = to_wire(builder, publication.news);
-    wire::PublicationBuilder table(builder);
-    table.add_key(key);
-    table.add_news(news);
-    table.add_root(publication.root.value);
-    table.add_tree(publication.tree);
-    table.add_spread(static_cast<wire::Spread>(publication.spread));
-    table.add_serial(publication.serial);
-    table.add_sequence(publication.sequence);
-    table.add_bulk(publication.lane == Lane::bulk);
-    table.add_payload(static_cast<wire::Payload>(object.content.index()));
-    table.add_error(object.error().value());
-    table.add_lifetime_milliseconds(object.lifetime ? object.lifetime->count() : -1);
-    wire::Attributes attributes;
-    std::size_t saved_bytes = 0;
-    if (const Extent* extent = object.extent()) {
-        attributes = to_wire(extent->attributes);
-        table.add_attributes(&attributes);
-        table.add_coding(static_cast<wire::Coding>(extent->coding));
-        table.add_plain_bytes(static_cast<std::uint32_t>(extent->plain_bytes));
-        saved_bytes = extent->plain_bytes - extent->blob.size;
+    const Extent* extent = object.extent();
+    wire::Extent told;
+    if (extent != nullptr) {
+        told = {to_wire(extent->attributes), extent->attributes.inode, extent->attributes.mode,
+                static_cast<std::uint32_t>(extent->plain_bytes)};
     }
-    table.add_body_bytes(static_cast<std::uint32_t>(body.size));
-    table.add_body_checksum(checksum_of(body));
-    return {.type = wire::Content::Publication,
-            .offset = table.Finish().Union(),
-            .body = std::move(body),
+    return wire::CreatePublication(
+        builder, static_cast<wire::Payload>(object.content.index()), publication.sequence,
+        publication.root.value, publication.serial, publication.tree, extent != nullptr ? &told : nullptr,
+        publication.spread == Publication::Spread::asked, extent != nullptr && extent->coding == Coding::lz4,
+        object.lifetime ? object.lifetime->count() : -1, object.error().value());
+}
+
+auto to_wire(Builder& builder, const Call& call) {
+    const auto verb = builder.CreateString(call.verb);
+    const auto argument = builder.CreateString(call.argument);
+    return wire::CreateCall(builder, call.id, call.origin.value, verb, argument, call.patience.count(),
+                            call.silence == Call::Silence::is_expected);
+}
+
+auto to_wire(Builder& builder, const Answer& answer) {
+    return wire::CreateAnswer(builder, answer.id, answer.origin.value, answer.answers);
+}
+
+auto to_wire(Builder& builder, const Ping&) {
+    return wire::CreatePing(builder);
+}
+
+auto to_wire(Builder& builder, const Pong&) {
+    return wire::CreatePong(builder);
+}
+
+// A message's frame, without its header.
+Frame frame_of(const auto&) {
+    return {};
+}
+
+Frame frame_of(const Publication& publication) {
+    const Extent* extent = publication.object->extent();
+    return {.header = {},
+            .body = std::visit([](const auto& content) { return encode_body(content); },
+                               publication.object->content),
             .lane = publication.lane,
-            .saved_bytes = saved_bytes};
+            .saved_bytes = extent != nullptr ? extent->plain_bytes - extent->blob.size : 0};
 }
 
-Encoded encode(Builder& builder, const Call& call) {
-    return {.type = wire::Content::Call,
-            .offset = wire::CreateCall(builder, call.id, call.origin.value, builder.CreateString(call.verb),
-                                       builder.CreateString(call.argument), call.patience.count(),
-                                       static_cast<wire::Silence>(call.silence))
-                          .Union(),
-            .body = {}};
-}
-
-Encoded encode(Builder& builder, const Answer& answer) {
+Frame frame_of(const Answer& answer) {
     Blob body = encode_body(answer.parts);
     const Lane lane = body.size > eager_body_bytes_max ? Lane::bulk : Lane::eager;
-    return {.type = wire::Content::Answer,
-            .offset = wire::CreateAnswer(builder, answer.id, answer.origin.value, answer.answers, body.size,
-                                         checksum_of(body.span()))
-                          .Union(),
-            .body = std::move(body),
-            .lane = lane};
+    return {.header = {}, .body = std::move(body), .lane = lane};
 }
 
-Encoded encode(Builder& builder, const Ping& ping) {
-    const auto news = to_wire(builder, ping.news);
-    return {.type = wire::Content::Ping, .offset = wire::CreatePing(builder, news).Union(), .body = {}};
-}
-
-Encoded encode(Builder& builder, const Pong& pong) {
-    const auto news = to_wire(builder, pong.news);
-    return {.type = wire::Content::Pong, .offset = wire::CreatePong(builder, news).Union(), .body = {}};
-}
-
-using Decoded = tl::expected<Message, WireError>;
-
-Decoded decode(const wire::Interest& interest, const Blob&) {
-    auto key = from_wire(*interest.key());
-    if (!key) {
-        return refuse("an interest in something that is no object");
-    }
-    auto news = from_wire(interest.news());
-    if (!news) {
-        return refuse("an interest with news that cannot be");
-    }
-    auto findings = from_wire(interest.findings());
-    if (!findings) {
-        return refuse("an interest with findings that cannot be");
-    }
-    if (interest.spent_milliseconds() > std::uint64_t{duration_milliseconds_max}) {
-        return refuse("an interest in what was read for ever");
-    }
-    if (interest.why() > wire::FetchFor::MAX) {
-        return refuse("an interest for no known reason");
+std::optional<Interest> from_wire(const wire::Interest& interest) {
+    auto findings = values_of<Finding>(interest.findings(), findings_max);
+    const auto spent = duration_of(interest.spent_milliseconds());
+    if (!findings || !spent || interest.why() > wire::FetchFor::MAX) {
+        return std::nullopt;
     }
     return Interest{
-        .key = std::move(*key),
+        .key = {},
         .seen = {interest.seen_eager(), interest.seen_bulk()},
         .attempt = interest.attempt(),
         .hops = interest.hops(),
@@ -622,130 +524,158 @@ Decoded decode(const wire::Interest& interest, const Blob&) {
         .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps,
         .why = static_cast<FetchFor>(interest.why()),
         .findings = std::move(*findings),
-        .spent = std::chrono::milliseconds(interest.spent_milliseconds()),
-        .news = std::move(*news)};
+        .spent = *spent};
 }
 
-Decoded decode(const wire::Decline& decline, const Blob&) {
-    auto key = from_wire(*decline.key());
-    if (!key) {
-        return refuse("a decline of something that is no object");
-    }
-    return Decline{.key = std::move(*key)};
+std::optional<Decline> from_wire(const wire::Decline&) {
+    return Decline{.key = {}};
 }
 
-Decoded decode(const wire::Working& working, const Blob&) {
-    auto key = from_wire(*working.key());
-    if (!key) {
-        return refuse("work on something that is no object");
-    }
-    if (working.spent_milliseconds() > std::uint64_t{duration_milliseconds_max}) {
-        return refuse("work for ever");
-    }
-    return Working{.key = std::move(*key), .spent = std::chrono::milliseconds(working.spent_milliseconds())};
+std::optional<Working> from_wire(const wire::Working& working) {
+    const auto spent = duration_of(working.spent_milliseconds());
+    return spent ? std::optional(Working{.key = {}, .spent = *spent}) : std::nullopt;
 }
 
-tl::unexpected<WireError> damaged(const wire::Publication& publication, const char* what, ObjectKey key) {
-    const Lane lane = publication.bulk() ? Lane::bulk : Lane::eager;
-    std::string reason = what + to_string(key);
-    return tl::unexpected(
-        WireError{std::move(reason), Damaged{std::move(key), lane, publication.sequence()}});
+// Without its object.
+std::optional<Publication> from_wire(const wire::Publication& publication) {
+    return Publication{
+        .key = {},
+        .root = Rank{publication.root()},
+        .tree = publication.tree(),
+        .spread = publication.is_for_askers() ? Publication::Spread::asked : Publication::Spread::everyone,
+        .serial = publication.serial(),
+        .sequence = publication.sequence(),
+        .object = nullptr};
 }
 
-Decoded decode(const wire::Publication& publication, const Blob& body) {
-    auto key = from_wire(*publication.key());
-    if (!key || publication.spread() > wire::Spread::MAX) {
-        return refuse("a publication of something that is no object");
+std::optional<Call> from_wire(const wire::Call& call) {
+    const auto patience = duration_of(call.patience_milliseconds());
+    if (!patience) {
+        return std::nullopt;
     }
-    if (body.size != publication.body_bytes() || checksum_of(body) != publication.body_checksum()) {
-        return damaged(publication, "a wrong checksum of ", std::move(*key));
-    }
-    auto content = decode_content(publication, body);
-    auto news = from_wire(publication.news());
-    if (!content || !news || !answers(*content, key->kind) ||
-        publication.lifetime_milliseconds() > duration_milliseconds_max) {
-        return damaged(publication, "a malformed ", std::move(*key));
-    }
-    std::optional<std::chrono::milliseconds> lifetime;
-    if (publication.lifetime_milliseconds() >= 0) {
-        lifetime = std::chrono::milliseconds(publication.lifetime_milliseconds());
-    }
-    return Publication{.key = std::move(*key),
-                       .root = Rank{publication.root()},
-                       .tree = publication.tree(),
-                       .spread = static_cast<Publication::Spread>(publication.spread()),
-                       .serial = publication.serial(),
-                       .sequence = publication.sequence(),
-                       .lane = publication.bulk() ? Lane::bulk : Lane::eager,
-                       .object = make_object(std::move(*content), lifetime),
-                       .news = std::move(*news)};
+    return Call{
+        .id = call.id(),
+        .origin = Rank{call.origin()},
+        .verb = call.verb()->str(),
+        .argument = call.argument()->str(),
+        .patience = *patience,
+        .silence = call.silence_is_expected() ? Call::Silence::is_expected : Call::Silence::is_suspicious};
 }
 
-Decoded decode(const wire::Call& call, const Blob&) {
-    if (call.patience_milliseconds() < 0 || call.patience_milliseconds() > duration_milliseconds_max) {
-        return refuse("a call with unlimited patience");
-    }
-    if (call.silence() > wire::Silence::MAX) {
-        return refuse("a call of an unknown kind");
-    }
-    return Call{.id = call.id(),
-                .origin = Rank{call.origin()},
-                .verb = std::string(text_of(*call.verb())),
-                .argument = std::string(text_of(*call.argument())),
-                .patience = std::chrono::milliseconds(call.patience_milliseconds()),
-                .silence = static_cast<Call::Silence>(call.silence())};
+// Without its parts.
+std::optional<Answer> from_wire(const wire::Answer& answer) {
+    return Answer{
+        .id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}, .answers = answer.answers()};
 }
 
-Decoded decode(const wire::Answer& answer, const Blob& body) {
-    const bool intact = body.size == answer.body_bytes() && checksum_of(body) == answer.body_checksum();
-    const auto* table = intact ? verified<wire::AnswerBody>(body.span()) : nullptr;
-    if (table == nullptr) {
+std::optional<Ping> from_wire(const wire::Ping&) {
+    return Ping{};
+}
+
+std::optional<Pong> from_wire(const wire::Pong&) {
+    return Pong{};
+}
+
+using Decoded = tl::expected<Message, WireError>;
+
+// Completes a message from its body. Nothing instead of a body: its checksum is wrong.
+template <typename Content, typename Table>
+Decoded complete(Content content, const Table&, const Blob*, Lane) {
+    return content;
+}
+
+Decoded complete(Publication publication, const wire::Publication& told, const Blob* body, Lane lane) {
+    const bool is_possible = body != nullptr && answers(told.payload(), publication.key.kind);
+    auto content = is_possible ? decode_content(told, *body) : std::nullopt;
+    const auto lifetime = duration_of(told.lifetime_milliseconds());
+    if (!content || (!lifetime && told.lifetime_milliseconds() >= 0)) {
+        return refuse(
+            (body == nullptr ? "a wrong checksum of " : "a malformed ") + to_string(publication.key),
+            Damaged{publication.key, lane, publication.sequence});
+    }
+    publication.lane = lane;
+    publication.object = make_object(std::move(*content), lifetime);
+    return publication;
+}
+
+Decoded complete(Answer answer, const wire::Answer&, const Blob* body, Lane) {
+    auto parts = body != nullptr ? decode_body<wire::AnswerBody>(*body) : std::nullopt;
+    if (!parts) {
         return refuse("an answer with a damaged body");
     }
-    Answer result{
-        .id = answer.id(), .origin = Rank{answer.origin()}, .parts = {}, .answers = answer.answers()};
-    std::size_t bytes = 0;
-    for (const wire::Part* part : *table->parts()) {
-        const std::size_t others = part->with() == nullptr ? 0 : part->with()->size();
-        bytes += part->text()->size() + others * sizeof(std::uint32_t);
-        if (bytes > body.size) {  // like decode_xattrs()
-            return refuse("an answer whose parts share their text");
-        }
-        result.parts.push_back({Rank{part->rank()}, std::string(text_of(*part->text())), {}});
-        for (std::uint32_t i = 0; i < others; ++i) {
-            result.parts.back().with.push_back(Rank{part->with()->Get(i)});
-        }
+    answer.parts = std::move(*parts);
+    return answer;
+}
+
+template <typename Table>
+constexpr wire::Content type_of(fb::Offset<Table>) {
+    return wire::ContentTraits<Table>::enum_value;
+}
+
+// No checksum if there is no body, as in most messages.
+std::uint64_t sum_of(const Blob& body) {
+    return body.size == 0 ? 0 : checksum_of(body);
+}
+
+// False if there is no value.
+template <typename Value>
+bool adopt(Value& member, std::optional<Value> value) {
+    if (value) {
+        member = std::move(*value);
     }
-    return result;
+    return value.has_value();
 }
 
-Decoded decode(const wire::Ping& ping, const Blob&) {
-    auto news = from_wire(ping.news());
-    return news ? Decoded(Ping{.news = std::move(*news)}) : refuse("a ping with news that cannot be");
-}
-
-Decoded decode(const wire::Pong& pong, const Blob&) {
-    auto news = from_wire(pong.news());
-    return news ? Decoded(Pong{.news = std::move(*news)}) : refuse("a pong with news that cannot be");
+template <typename Table>
+Decoded decode(const wire::Header& header, const Frame& frame) {
+    const Table& table = *header.content_as<Table>();
+    auto content = from_wire(table);
+    bool is_sound = content.has_value();
+    if constexpr (requires { content->key; }) {
+        is_sound = is_sound && adopt(content->key, key_of(header));
+    }
+    if constexpr (requires { content->news; }) {
+        is_sound = is_sound && adopt(content->news, values_of<News>(header.news(), news_told_max));
+    }
+    if (!is_sound) {
+        return refuse(std::string("a malformed ") + wire::EnumNameContent(header.content_type()));
+    }
+    const bool is_intact = sum_of(frame.body) == header.body_checksum();
+    const Blob body{frame.body.data, frame.body.size, header.body_checksum()};
+    return complete(std::move(*content), table, is_intact ? &body : nullptr, frame.lane);
 }
 
 }  // namespace
 
 Frame encode(const Message& message) {
     Builder builder(512);
-    Encoded encoded =
-        std::visit([&builder](const auto& content) { return encode(builder, content); }, message);
-    builder.Finish(wire::CreateHeader(builder, encoded.type, encoded.offset));
+    Frame frame = std::visit(
+        [&builder](const auto& content) {
+            Frame made = frame_of(content);
+            const auto offset = to_wire(builder, content);
+            wire::Key key;
+            fb::Offset<fb::Vector<std::uint8_t>> path;
+            fb::Offset<Structs<wire::News>> news;
+            if constexpr (requires { content.key; }) {
+                key = {content.key.version, content.key.index, static_cast<wire::Kind>(content.key.kind)};
+                path = bytes_of(builder, content.key.path);
+            }
+            if constexpr (requires { content.news; }) {
+                news = structs_of<wire::News>(builder, content.news);
+            }
+            builder.Finish(wire::CreateHeader(builder, type_of(offset), offset.Union(), path,
+                                              path.IsNull() ? nullptr : &key, sum_of(made.body), news));
+            return made;
+        },
+        message);
 
     const Bytes table = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
     auto header = std::make_shared_for_overwrite<std::byte[]>(checksum_bytes + table.size());
     const std::uint64_t sum = checksum_of(table);
     std::memcpy(header.get(), &sum, checksum_bytes);
     std::memcpy(header.get() + checksum_bytes, table.data(), table.size());
-    return {.header = {std::move(header), checksum_bytes + table.size()},
-            .body = std::move(encoded.body),
-            .lane = encoded.lane,
-            .saved_bytes = encoded.saved_bytes};
+    frame.header = {std::move(header), checksum_bytes + table.size()};
+    return frame;
 }
 
 tl::expected<Message, WireError> decode(const Frame& frame) {
@@ -764,21 +694,21 @@ tl::expected<Message, WireError> decode(const Frame& frame) {
     }
     switch (header->content_type()) {
         case wire::Content::Interest:
-            return decode(*header->content_as_Interest(), frame.body);
+            return decode<wire::Interest>(*header, frame);
         case wire::Content::Publication:
-            return decode(*header->content_as_Publication(), frame.body);
+            return decode<wire::Publication>(*header, frame);
         case wire::Content::Decline:
-            return decode(*header->content_as_Decline(), frame.body);
+            return decode<wire::Decline>(*header, frame);
         case wire::Content::Working:
-            return decode(*header->content_as_Working(), frame.body);
+            return decode<wire::Working>(*header, frame);
         case wire::Content::Call:
-            return decode(*header->content_as_Call(), frame.body);
+            return decode<wire::Call>(*header, frame);
         case wire::Content::Answer:
-            return decode(*header->content_as_Answer(), frame.body);
+            return decode<wire::Answer>(*header, frame);
         case wire::Content::Ping:
-            return decode(*header->content_as_Ping(), frame.body);
+            return decode<wire::Ping>(*header, frame);
         case wire::Content::Pong:
-            return decode(*header->content_as_Pong(), frame.body);
+            return decode<wire::Pong>(*header, frame);
         case wire::Content::NONE:
             break;
     }

@@ -26,6 +26,10 @@ struct WireError {
     std::optional<Damaged> damaged;
 };
 
+inline tl::unexpected<WireError> refuse(std::string reason, std::optional<Damaged> damaged = std::nullopt) {
+    return tl::unexpected(WireError{std::move(reason), std::move(damaged)});
+}
+
 // The frame's body shares memory with an Extent's bytes, in both directions.
 Frame encode(const Message& message);
 tl::expected<Message, WireError> decode(const Frame& frame);
