@@ -18,8 +18,8 @@ class ReceiveWindow {
   public:
     struct Options {
         std::size_t posted = 32;
-        std::size_t free = 16;  // receives without a message; more are posted to keep this number
-        std::size_t most = 512;
+        std::size_t free = 16;   // receives without a message; more are posted to keep this number
+        std::size_t most = 512;  // with those of which a dead node never sent the rest
     };
     explicit ReceiveWindow(Options options) : options_(options) {}
 

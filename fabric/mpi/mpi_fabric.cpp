@@ -69,15 +69,10 @@ class Driver final : public MpiFabric {
           names_(std::move(names)),
           sealer_(options.key),
           messages_(messages),
-          outbox_({.bulk_in_flight_max = options.sends_in_flight_per_peer_max,
-                   .frames_max = options.sends_queued_per_peer_max,
-                   .bytes_max = options.bytes_queued_per_peer_max},
-                  size_),
+          outbox_({.bulk_in_flight_max = options.sends_in_flight_per_peer_max}, size_),
           order_(self, size_, sealer_),
           next_sent_(size_),
-          window_({.posted = options.receives_posted,
-                   .free = options.receives_posted / 2,
-                   .most = options.receives_posted_max}) {
+          window_({.posted = options.receives_posted, .free = options.receives_posted / 2}) {
         post_receives();
     }
 

@@ -18,11 +18,8 @@ class MpiFabric : public Fabric {
   public:
     struct Options {
         std::size_t receives_posted = 32;       // messages that can arrive unannounced
-        std::size_t receives_posted_max = 512;  // including those of which a dead node never sent the rest
         std::size_t bodies_in_flight_max = 32;  // large bodies being received at a time, from all senders
         std::size_t sends_in_flight_per_peer_max = 8;  // in each lane
-        std::size_t sends_queued_per_peer_max = 16384;
-        std::size_t bytes_queued_per_peer_max = 256U << 20;
         // A node is lost if a send to it, or a body announced by it, takes longer.
         std::chrono::milliseconds send_deadline{30000};
         std::shared_ptr<ExtentMemory> memory = ExtentMemory::make();  // for arriving bodies
