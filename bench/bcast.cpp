@@ -26,8 +26,8 @@
 
 #include "base/checksum.hpp"
 #include "collectives/mover.hpp"
-#include "collectives/mpi_fabric.hpp"
-#include "collectives/wire.hpp"
+#include "fabric/mpi/mpi_fabric.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/checksum.hpp"
 #include "cache/cache.hpp"
 #include "cache/codec.hpp"
-#include "collectives/envelope.hpp"
 #include "collectives/topology.hpp"
-#include "collectives/wire.hpp"
+#include "fabric/envelope.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 namespace {

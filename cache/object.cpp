@@ -37,7 +37,9 @@ Blob copy_to_blob(std::span<const std::byte> bytes) {
 }
 
 Listing::Listing(std::vector<NewEntry> entries, Detail detail) : detail_(detail) {
-    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    if (!std::ranges::is_sorted(entries, {}, &NewEntry::name)) {  // those from other nodes are
+        std::ranges::sort(entries, {}, &NewEntry::name);
+    }
     if (!has_attributes()) {
         for (auto& entry : entries) {
             entry.target.clear();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cache/cache.hpp"
-#include "collectives/rank.hpp"
+#include "fabric/rank.hpp"
 
 namespace copper {
 

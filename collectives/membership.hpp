@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "cache/cache.hpp"
-#include "collectives/message.hpp"
-#include "collectives/rank.hpp"
 #include "collectives/topology.hpp"
+#include "fabric/rank.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 

@@ -18,7 +18,7 @@ bool is_perhaps_trouble_of_one_node(int error) {
     constexpr std::array suspicious = {
         EIO,        ESTALE,    ENOTCONN,  ETIMEDOUT, ENODEV,  ENXIO,  EHOSTDOWN, EHOSTUNREACH, ECONNREFUSED,
         ECONNRESET, EREMOTEIO, ESHUTDOWN, ENOENT,    ENOTDIR, EMFILE, ENFILE,    ENOMEM};
-    return std::find(suspicious.begin(), suspicious.end(), error) != suspicious.end();
+    return std::ranges::find(suspicious, error) != suspicious.end();
 }
 
 // Nothing if the object is beyond doubt.
@@ -43,12 +43,8 @@ ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
                                          : make_object(Listing({}, Listing::Detail::attributes));
 }
 
-Waiting::Options with_deadline(Waiting::Options options, std::chrono::milliseconds deadline) {
-    options.deadline = deadline;
-    return options;
-}
-
-Reading::Options with_deadline(Reading::Options options, std::chrono::milliseconds deadline) {
+template <typename Options>
+Options with_deadline(Options options, std::chrono::milliseconds deadline) {
     options.deadline = deadline;
     return options;
 }
@@ -80,9 +76,7 @@ Route Mover::route(const ObjectKey& key) const {
 }
 
 const Finding* Mover::own_finding(const Wait& wait) const {
-    const auto found =
-        std::find_if(wait.findings.begin(), wait.findings.end(),
-                     [this](const Finding& finding) { return finding.reader == membership_.self(); });
+    const auto found = std::ranges::find(wait.findings, membership_.self(), &Finding::reader);
     return found != wait.findings.end() ? &*found : nullptr;
 }
 
@@ -255,7 +249,6 @@ void Mover::read_directly(const ObjectKey& key, Wait& wait) {
         waiting_.wait_for_turn(key, wait.deadline + options_.deadline);
         return;
     }
-    ++counters_.deadline;
     ++counters_.direct_reads;
     read(key, wait, Reading::Purpose::direct);
     tell_working(wait.askers, key);
@@ -352,9 +345,7 @@ void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& 
 
 // False if there is no node to pass the read on to.
 bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
-    const auto own = std::find_if(wait.findings.begin(), wait.findings.end(), [this](const Finding& finding) {
-        return finding.reader == membership_.self();
-    });
+    const auto own = std::ranges::find(wait.findings, membership_.self(), &Finding::reader);
     if (own != wait.findings.end()) {
         own->error = error;  // the read was slow and has now failed; another node is already reading
         return wait.asked().has_value();
@@ -450,8 +441,8 @@ void Mover::on_due(const Reading::Due& due) {
         tell_working(wait->askers, due.key);
         return;
     }
-    const bool is_slow_for_all = std::any_of(wait->findings.begin(), wait->findings.end(),
-                                             [](const auto& finding) { return finding.error == ETIMEDOUT; });
+    const bool is_slow_for_all =
+        std::ranges::find(wait->findings, ETIMEDOUT, &Finding::error) != wait->findings.end();
     if (effects_.backlog_bytes() >= options_.bytes_for_others_max / 2) {
         reading_.excuse(due.key, now_);  // it waits for slow links; another reader would not be faster
     } else if (!is_slow_for_all) {
@@ -460,13 +451,7 @@ void Mover::on_due(const Reading::Due& due) {
 }
 
 std::optional<TimePoint> Mover::next_deadline() const {
-    std::optional<TimePoint> next = back_in_office_;
-    for (const auto& due : {waiting_.next_deadline(), reading_.next_deadline()}) {
-        if (due) {
-            next = next ? std::min(*next, *due) : due;
-        }
-    }
-    return next;
+    return earlier(back_in_office_, earlier(waiting_.next_deadline(), reading_.next_deadline()));
 }
 
 }  // namespace copper

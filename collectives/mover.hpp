@@ -27,10 +27,10 @@
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
 #include "collectives/membership.hpp"
-#include "collectives/message.hpp"
 #include "collectives/reading.hpp"
 #include "collectives/spreading.hpp"
 #include "collectives/waiting.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 
@@ -45,9 +45,8 @@ struct MoverCounters {
     std::uint64_t retries = 0;
     std::uint64_t passed_on = 0;     // reads that another reader took over
     std::uint64_t resignations = 0;  // of this node's office
-    std::uint64_t direct_reads = 0;
-    std::uint64_t deadline = 0;  // direct reads because nothing arrived in time
-    std::uint64_t corrupt = 0;   // objects that arrived damaged, and were requested again
+    std::uint64_t direct_reads = 0;  // because nothing arrived in time
+    std::uint64_t corrupt = 0;       // objects that arrived damaged, and were requested again
 };
 
 // Not thread-safe: one thread calls it, with times that never go back.

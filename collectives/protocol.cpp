@@ -173,18 +173,9 @@ void Protocol::look_after_peers() {
 }
 
 std::optional<TimePoint> Protocol::next_deadline() const {
-    std::optional<TimePoint> next;
-    const auto consider = [&next](std::optional<TimePoint> due) {
-        if (due) {
-            next = next ? std::min(*next, *due) : due;
-        }
-    };
-    consider(mover_.next_deadline());
-    consider(roll_call_.next_deadline());
-    if (mover_.pending() > 0 || roll_call_.next_deadline()) {
-        consider(next_look_);
-    }
-    return next;
+    const auto next = earlier(mover_.next_deadline(), roll_call_.next_deadline());
+    const bool is_awaiting = mover_.pending() > 0 || roll_call_.next_deadline();
+    return is_awaiting ? earlier(next, next_look_) : next;
 }
 
 }  // namespace copper

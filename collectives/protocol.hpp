@@ -12,7 +12,7 @@
 #include "collectives/membership.hpp"
 #include "collectives/mover.hpp"
 #include "collectives/roll_call.hpp"
-#include "collectives/wire.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 
@@ -63,7 +63,7 @@ class Protocol {
     void handle(Rank from, const Decline& decline) { mover_.receive(from, decline, now_); }
     void handle(Rank from, const Working& working) { mover_.receive(from, working, now_); }
     void handle(Rank from, const Call& call) { roll_call_.receive(from, call, now_); }
-    void handle(Rank from, const Answer& answer) { roll_call_.receive(from, answer, now_); }
+    void handle(Rank from, const Answer& answer) { roll_call_.receive(from, answer); }
     void handle(Rank from, const Ping& ping);
     void handle(Rank from, const Pong& pong) { heed(from, pong.news); }
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/timers.hpp"
+
 namespace copper {
 namespace {
 
@@ -52,12 +54,10 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
     pending.deadline = now + patience;
     pending.missing.insert(membership_.alive().begin(), membership_.alive().end());
     pending.missing.erase(membership_.self());
-    const std::vector<Rank> below = membership_.children({.reader = membership_.self()});
-    pending.below.insert(below.begin(), below.end());
-    effects_.send(below, pending.call);
+    ask_below(pending);
     // Suspects may be alive. If their answers arrive in time, they count.
     effects_.send(membership_.suspects(), direct(pending.call));
-    add(pending, {membership_.self(), effects_.answer(pending.call.verb, pending.call.argument)});
+    add(pending, own_answer(pending.call));
     if (pending.missing.empty()) {
         pending.deadline = now;  // finished() comes with the next tick, never from within call()
     }
@@ -66,10 +66,7 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
 
 void RollCall::receive(Rank from, const Call& call, TimePoint now) {
     if (call.patience.count() == 0) {  // the origin asks only this node
-        effects_.send({&from, 1},
-                      Answer{.id = call.id,
-                             .origin = call.origin,
-                             .parts = {{membership_.self(), effects_.answer(call.verb, call.argument)}}});
+        effects_.send({&from, 1}, Answer{.id = call.id, .origin = call.origin, .parts = {own_answer(call)}});
         return;
     }
     if (!membership_.is_alive(call.origin) || pending_.size() >= calls_max) {
@@ -84,14 +81,12 @@ void RollCall::receive(Rank from, const Call& call, TimePoint now) {
     pending.call = call;
     pending.call.patience = share_for_below(call.patience);
     pending.deadline = now + call.patience;
-    const std::vector<Rank> below = membership_.children({.reader = call.origin});
-    pending.below.insert(below.begin(), below.end());
-    effects_.send(below, pending.call);
-    add(pending, {membership_.self(), effects_.answer(call.verb, call.argument)});
+    ask_below(pending);
+    add(pending, own_answer(call));
     go_on(entry);
 }
 
-void RollCall::receive(Rank from, const Answer& answer, TimePoint) {
+void RollCall::receive(Rank from, const Answer& answer) {
     const auto entry = pending_.find({answer.origin, answer.id});
     if (entry == pending_.end()) {
         // Too late for this node's own answer, perhaps not for the origin.
@@ -108,6 +103,16 @@ void RollCall::receive(Rank from, const Answer& answer, TimePoint) {
         pending.below.erase(from);
     }
     go_on(entry);
+}
+
+void RollCall::ask_below(Pending& pending) {
+    const std::vector<Rank> below = membership_.children({.reader = pending.call.origin});
+    pending.below.insert(below.begin(), below.end());
+    effects_.send(below, pending.call);
+}
+
+Answer::Part RollCall::own_answer(const Call& call) {
+    return {membership_.self(), effects_.answer(call.verb, call.argument)};
 }
 
 void RollCall::peer_lost(Rank rank) {
@@ -215,7 +220,7 @@ std::optional<TimePoint> RollCall::next_deadline() const {
     for (const auto& [name, pending] : pending_) {
         const bool halfway = !pending.reply_to && !pending.asked_directly;
         const TimePoint due = halfway ? std::min(pending.second_half, pending.deadline) : pending.deadline;
-        next = next ? std::min(*next, due) : due;
+        next = earlier(next, due);
     }
     return next;
 }

@@ -12,7 +12,7 @@
 
 #include "cache/cache.hpp"
 #include "collectives/membership.hpp"
-#include "collectives/message.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 
@@ -45,7 +45,7 @@ class RollCall {
                        TimePoint now, Call::Silence silence = Call::Silence::is_suspicious);
 
     void receive(Rank from, const Call& call, TimePoint now);
-    void receive(Rank from, const Answer& answer, TimePoint now);
+    void receive(Rank from, const Answer& answer);
     // Nobody waits for this node's answer any more.
     void peer_lost(Rank rank);
     void tick(TimePoint now);
@@ -70,6 +70,8 @@ class RollCall {
         TimePoint deadline;
         bool asked_directly = false;
     };
+    void ask_below(Pending& pending);
+    Answer::Part own_answer(const Call& call);
     void add(Pending& pending, const Answer::Part& part);
     std::optional<Answer::Part> join(const Call& call, const std::vector<Answer::Part>& parts);
     void go_on(std::map<CallName, Pending>::iterator entry);

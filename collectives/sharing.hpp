@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "cache/object.hpp"
-#include "collectives/rank.hpp"
+#include "fabric/rank.hpp"
 
 namespace copper {
 

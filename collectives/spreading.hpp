@@ -21,8 +21,8 @@
 #include "base/push.hpp"
 #include "cache/object.hpp"
 #include "collectives/membership.hpp"
-#include "collectives/message.hpp"
 #include "collectives/sharing.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 

@@ -1,6 +1,7 @@
-// One timer per object.
+// Times at which something is due.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +11,12 @@
 
 namespace copper {
 
+// Nothing if there is neither.
+inline std::optional<TimePoint> earlier(std::optional<TimePoint> one, std::optional<TimePoint> other) {
+    return one && other ? std::min(*one, *other) : one ? one : other;
+}
+
+// One timer per object.
 class Timers {
   public:
     // Replaces the object's timer.

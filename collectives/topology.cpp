@@ -1,7 +1,5 @@
 #include "collectives/topology.hpp"
 
-#include <algorithm>
-
 namespace copper {
 namespace {
 
@@ -15,10 +13,6 @@ Rank rank_at(const TreeShape& shape, std::uint64_t position) {
 }
 
 }  // namespace
-
-std::uint32_t tree_count(std::uint32_t size) {
-    return std::min(size, trees_max);
-}
 
 std::uint32_t tree_root(std::uint32_t size, std::uint32_t tree) {
     return static_cast<std::uint32_t>(std::uint64_t{tree} * size / tree_count(size));

@@ -15,11 +15,10 @@
 #include <optional>
 #include <vector>
 
-#include "collectives/rank.hpp"
+#include "fabric/rank.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
-
-inline constexpr std::uint32_t trees_max = 16;
 
 struct TreeShape {
     std::uint32_t size = 1;   // REQUIRES: >= 1
@@ -27,8 +26,7 @@ struct TreeShape {
     std::uint32_t first = 0;  // the rank at the root. REQUIRES: < size
 };
 
-// How many trees a job of `size` nodes has, and the rank at the root of each.
-std::uint32_t tree_count(std::uint32_t size);
+// The rank at the root of each of the tree_count() trees.
 std::uint32_t tree_root(std::uint32_t size, std::uint32_t tree);
 
 // Nothing for the root.

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "cache/cache.hpp"
-#include "collectives/message.hpp"
 #include "collectives/timers.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 

@@ -20,7 +20,7 @@
 #include "daemon/pinning.hpp"
 #include "daemon/signals.hpp"
 #ifdef COPPER_HAVE_MPI
-#include "collectives/mpi_fabric.hpp"
+#include "fabric/mpi/mpi_fabric.hpp"
 #endif
 
 namespace copper {

@@ -64,7 +64,7 @@ json fabric_group(const NodeCounts& counts) {
 
 json fallbacks_group(const MoverCounters& mover, std::uint64_t nodes_lost) {
     return {{"direct_reads", mover.direct_reads},
-            {"deadline", mover.deadline},
+            {"deadline", mover.direct_reads},
             {"peer_lost", nodes_lost},
             {"corrupt", mover.corrupt}};
 }

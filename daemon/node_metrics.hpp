@@ -5,8 +5,8 @@
 
 #include "cache/backing/counters.hpp"
 #include "cache/cache.hpp"
-#include "collectives/fabric.hpp"
 #include "collectives/mover.hpp"
+#include "fabric/fabric.hpp"
 #include "fuse/counters.hpp"
 #include "profile/replay.hpp"
 

@@ -8,8 +8,9 @@
 #include <iterator>
 #include <utility>
 
-#include "collectives/verify.hpp"
-#include "collectives/wire.hpp"
+#include "collectives/timers.hpp"
+#include "wire/verify.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 namespace {
@@ -230,17 +231,8 @@ void ProgressLoop::run_due() {
 }
 
 std::optional<TimePoint> ProgressLoop::next_deadline() const {
-    std::optional<TimePoint> next = leave_by_;
-    const auto consider = [&next](std::optional<TimePoint> due) {
-        if (due) {
-            next = next ? std::min(*next, *due) : due;
-        }
-    };
-    consider(protocol_.next_deadline());
-    if (!tasks_.empty()) {
-        consider(tasks_.begin()->first);
-    }
-    return next;
+    const auto next = earlier(leave_by_, protocol_.next_deadline());
+    return tasks_.empty() ? next : earlier(next, tasks_.begin()->first);
 }
 
 void ProgressLoop::pause(Pacer::Activity activity) {

@@ -20,12 +20,12 @@
 #include "cache/backing_store.hpp"
 #include "cache/cache.hpp"
 #include "cache/compressor.hpp"
-#include "collectives/fabric.hpp"
 #include "collectives/protocol.hpp"
 #include "daemon/core_gauge.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
 #include "daemon/vitals.hpp"
+#include "fabric/fabric.hpp"
 #include "fuse/counters.hpp"
 
 namespace copper {

@@ -13,10 +13,14 @@ ALLOWED = {
     "cache": ["base"],
     "cache/backing": ["base", "cache"],
     "profile": ["base", "cache"],
-    "collectives": ["base", "cache"],
+    "fabric": ["base", "cache"],
+    "fabric/mpi": ["base", "cache", "fabric"],
+    "wire": ["base", "cache", "fabric"],
+    "collectives": ["base", "cache", "fabric", "wire"],
     "fuse": ["base", "cache"],
     "daemon/control": ["base", "cache"],
-    "daemon": ["base", "cache", "cache/backing", "collectives", "fuse", "profile", "daemon/control"],
+    "daemon": ["base", "cache", "cache/backing", "fabric", "fabric/mpi", "wire", "collectives", "fuse", "profile",
+               "daemon/control"],
     "tools": ["base", "cache", "profile", "daemon/control"],
 }
 

@@ -9,12 +9,12 @@
 
 #include "base/checksum.hpp"
 #include "cache/codec.hpp"
-#include "collectives/wire.hpp"
 #include "daemon/control/control.hpp"
 #include "daemon/control/instance.hpp"
 #include "profile/profile.hpp"
 #include "tests/fuzz/wire_input.hpp"
 #include "tools/copper/launch_record.hpp"
+#include "wire/wire.hpp"
 
 namespace copper::fuzz {
 namespace {
@@ -55,7 +55,6 @@ std::string input_of(const Message& message) {
     std::vector<std::byte> table(signed_table.begin(), signed_table.end());
     if (frame.body.size != 0) {
         replace_each(table, checksum_of(frame.body.span()), body_checksum_mark);
-        replace_each(table, frame.body.size, body_size_mark);
     }
     return as_bytes(static_cast<std::uint16_t>(table.size())) + std::string(text_of(table)) +
            std::string(text_of(frame.body.span()));

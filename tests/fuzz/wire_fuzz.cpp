@@ -5,8 +5,8 @@
 
 #include "base/checksum.hpp"
 #include "cache/codec.hpp"
-#include "collectives/wire.hpp"
 #include "tests/fuzz/wire_input.hpp"
+#include "wire/wire.hpp"
 
 namespace copper::fuzz {
 namespace {
@@ -15,7 +15,6 @@ Frame sealed(Bytes table, Bytes body) {
     std::vector<std::byte> header(wire_checksum_bytes + table.size());
     const auto copy = std::span(header).subspan(wire_checksum_bytes);
     std::copy(table.begin(), table.end(), copy.begin());
-    replace_each(copy, body_size_mark, body.size());
     replace_each(copy, body_checksum_mark, checksum_of(body));
     const std::uint64_t sum = checksum_of(copy);
     std::memcpy(header.data(), &sum, sizeof sum);

@@ -1,16 +1,15 @@
 // How a frame is written as an input: the length of the header's table (16 bits), the table, the body.
 //
-// Checksums would keep a fuzzer out, so the target makes the header's; and where the table holds one of the
-// two marks, it puts the body's size or checksum.
+// Checksums would keep a fuzzer out, so the target makes the header's; and where the table holds the mark, it
+// puts the body's.
 #pragma once
 
-#include "collectives/fabric.hpp"
+#include "fabric/fabric.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace copper::fuzz {
 
 inline constexpr std::size_t wire_checksum_bytes = sizeof(std::uint64_t);
-inline constexpr std::uint64_t body_size_mark = 0x455a49535f594442;      // "BDY_SIZE"
 inline constexpr std::uint64_t body_checksum_mark = 0x4d55535f59444f42;  // "BODY_SUM"
 
 // In `bytes`, wherever it stands.

@@ -18,7 +18,7 @@
 
 #include "base/checksum.hpp"
 #include "base/host_name.hpp"
-#include "collectives/mpi_fabric.hpp"
+#include "fabric/mpi/mpi_fabric.hpp"
 
 namespace copper {
 namespace {

@@ -11,7 +11,7 @@
 #include "cache/guesses/guesses.hpp"
 #include "cache/names.hpp"
 #include "cache/resolve.hpp"
-#include "collectives/verify.hpp"
+#include "wire/verify.hpp"
 
 namespace copper::sim {
 namespace {

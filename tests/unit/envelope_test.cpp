@@ -1,4 +1,4 @@
-#include "collectives/envelope.hpp"
+#include "fabric/envelope.hpp"
 
 #include <gtest/gtest.h>
 

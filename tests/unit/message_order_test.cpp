@@ -1,4 +1,4 @@
-#include "collectives/message_order.hpp"
+#include "fabric/message_order.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "collectives/outbox.hpp"
+#include "fabric/outbox.hpp"
 
 #include <gtest/gtest.h>
 

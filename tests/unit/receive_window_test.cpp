@@ -1,4 +1,4 @@
-#include "collectives/receive_window.hpp"
+#include "fabric/receive_window.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <variant>
 
-#include "collectives/wire.hpp"
+#include "wire/wire.hpp"
 
 namespace copper {
 namespace {
@@ -96,7 +96,7 @@ class Network {
         if (const auto* call = std::get_if<Call>(&next.message)) {
             node.roll_call.receive(next.from, *call, now_);
         } else {
-            node.roll_call.receive(next.from, std::get<Answer>(next.message), now_);
+            node.roll_call.receive(next.from, std::get<Answer>(next.message));
         }
     }
 
@@ -411,8 +411,8 @@ TEST(RollCall, ANodeThatIsInASumAndAnswersDirectlyCountsOnce) {
     const auto id = network[0].roll_call.call("sum", "", 10s, network.now());
     network.messages().clear();
     const auto hear = [&](std::uint32_t from, Answer::Part part) {
-        network[0].roll_call.receive(
-            Rank{from}, Answer{.id = id, .origin = Rank{0}, .parts = {std::move(part)}}, network.now());
+        network[0].roll_call.receive(Rank{from},
+                                     Answer{.id = id, .origin = Rank{0}, .parts = {std::move(part)}});
     };
     hear(2, {.rank = Rank{2}, .text = "1"});
     hear(1, {.rank = Rank{1}, .text = "2", .with = {Rank{2}}});

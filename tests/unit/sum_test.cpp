@@ -6,10 +6,10 @@
 #include <ctime>
 #include <iostream>
 
-#include "collectives/message.hpp"
 #include "daemon/control/json_text.hpp"
 #include "daemon/control/timeline.hpp"
 #include "daemon/node_metrics.hpp"
+#include "wire/message.hpp"
 
 namespace copper {
 namespace {

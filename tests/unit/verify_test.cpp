@@ -1,4 +1,4 @@
-#include "collectives/verify.hpp"
+#include "wire/verify.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,7 +10,6 @@
 #include <string>
 
 #include "cache/codec.hpp"
-#include "collectives/topology.hpp"
 #include "tests/support/directory_object.hpp"
 
 namespace copper {
