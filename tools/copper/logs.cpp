@@ -119,11 +119,8 @@ std::vector<Logs::Line> lines_from(const std::vector<std::string>& hosts, const 
     if (hosts.empty() || !launch) {
         return lines;
     }
-    const Placement placement{.hosts = hosts, .host_file = {}, .on_this_machine = 0};
-    const auto output = capture(
-        launch_command(launch->launcher, placement, {own_program(), "logs", "--local", "--mount", mount}),
-        hosts_patience);
-    std::istringstream text(output ? output->text : "");
+    std::istringstream text(
+        said_by_all(launch->launcher, hosts, {own_program(), "logs", "--local", "--mount", mount}));
     for (std::string line; std::getline(text, line);) {
         const auto time = line.find(": ");
         lines.push_back({time == std::string::npos ? "" : line.substr(time + 2, 23), line});
