@@ -124,6 +124,7 @@ class MpiRun(ClusterTestCase):
                             (["run", "--", "true"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
                             (["path", "/usr"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
                             (["stats", "--json"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
+                            (["stats"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
                             (["status"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper status"),
                             (["prefetch", self.tree], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper prefetch ...")):
             done = self.hosts.run("cn0", "copper", *words)

@@ -1,7 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
-#include <span>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -20,7 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view answer_prefix = "{\"copper\":\"doctor\"";
-constexpr std::size_t hosts_named_max = 4;
 
 struct DoctorOptions {
     LaunchOptions launch;  // what `copper launch` would get
@@ -127,9 +125,7 @@ std::string where(const std::vector<std::string>& hosts, std::size_t nodes) {
     if (hosts.size() == nodes) {
         return " (all " + std::to_string(nodes) + " nodes)";
     }
-    const auto named = std::min(hosts.size(), hosts_named_max);
-    return " (" + joined(std::span(hosts).first(named), ",") +
-           (hosts.size() > named ? " and " + std::to_string(hosts.size() - named) + " more" : "") + ")";
+    return " (" + some_of(hosts) + ")";
 }
 
 std::string text_of(const Findings& findings, std::size_t nodes) {
