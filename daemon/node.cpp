@@ -42,7 +42,6 @@ constexpr milliseconds flush_time_max{2000};  // for a leaving node to send the 
 constexpr milliseconds flush_time_max_alone{500};
 constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
 constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout: for a node that could not start
-constexpr std::size_t departed_told_max = 64;    // for which `copper status` shows the reason
 constexpr std::uint64_t top_paths_of_job_max = 50000;  // reported by all nodes together
 // How often to check whether programs use a mirror whose daemon was lost: perhaps nobody will ever stop it.
 constexpr milliseconds unused_time{3600000};
@@ -549,15 +548,18 @@ ControlReply Node::make_sum(const ProgressLoop::Parts& parts, const std::string&
             heard[rank.value] = true;
         }
     }
-    json lost = json::array();
+    ControlReply reply = make_reply({});
+    sum["lost"] = json::array();
     for (std::uint32_t rank = 0; rank < place_.nodes; ++rank) {
         if (!heard[rank]) {
-            lost.push_back(rank);
+            sum["lost"].push_back(rank);
+            if (!succession_) {
+                reply.silent[rank] = fabric_->name_of(Rank{rank});
+            }
         }
     }
-    sum["lost"] = std::move(lost);
-    return {
-        .job = options_.job, .nodes = place_.nodes, .parts = {{place_.rank, std::move(sum)}}, .error = {}};
+    reply.parts.push_back({place_.rank, std::move(sum)});
+    return reply;
 }
 
 std::string Node::answer(const std::string& verb, const std::string& argument) {
@@ -611,10 +613,6 @@ const char* Node::state() {
 json Node::answer_status() {
     const auto& readers = loop_.membership().readers();
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
-    json departed = json::object();
-    for (const auto& [rank, why] : departed_) {
-        departed[std::to_string(rank.value)] = why;
-    }
     return {{"host", host_name()},
             {"state", state()},
             {"mount", options_.mount},
@@ -627,7 +625,15 @@ json Node::answer_status() {
             {"trees", trees_.roots()},
             {"error", start_error_},
             {"why", succession_ ? succession_->why : start_error_},
-            {"departed", departed}};
+            {"departed", departed()}};
+}
+
+json Node::departed() const {
+    json reasons = json::object();
+    for (const auto& [rank, why] : departed_) {
+        reasons[std::to_string(rank.value)] = why;
+    }
+    return reasons;
 }
 
 json Node::answer_stats(const std::string& paths_max) {
@@ -663,6 +669,7 @@ json Node::answer_sum(const std::string& paths_max) {
     node["state"] = state();
     node["why"] = succession_ ? succession_->why : start_error_;
     node["trees"] = trees_.roots();
+    node["departed"] = departed();
     node["ready_ms"] = static_cast<std::uint64_t>(to_ms);
     node["timeline"] = to_json(timeline_);
     if (const auto wanted = number_of(paths_max); wanted > 0) {

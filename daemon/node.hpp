@@ -102,6 +102,7 @@ class Node {
     ControlReply make_reply(const ProgressLoop::Parts& parts) const;
     void add_silent(ControlReply& reply) const;
     ControlReply make_sum(const ProgressLoop::Parts& parts, const std::string& paths_max) const;
+    nlohmann::json departed() const;
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
     void stop_alone(StopReason reason, const std::string& why);

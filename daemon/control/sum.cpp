@@ -115,6 +115,22 @@ json paths_of(const std::vector<json>& answers, std::size_t paths_max) {
     return most(kept, "requests", kept.size());
 }
 
+json departed_of(const std::vector<json>& answers) {
+    json departed = json::object();
+    for (const auto& answer : answers) {
+        const auto told = answer.find("departed");
+        if (told == answer.end() || !told->is_object()) {
+            continue;
+        }
+        for (const auto& [rank, why] : told->items()) {
+            if (departed.size() < departed_told_max) {
+                departed.emplace(rank, why);
+            }
+        }
+    }
+    return departed;
+}
+
 Timeline timeline_of(const std::vector<json>& answers) {
     Timeline sum;
     for (const auto& answer : answers) {
@@ -166,6 +182,7 @@ json sum_of(const std::vector<json>& answers, std::size_t paths_max) {
     sum["nodes"] = nodes;
     sum["serving"] = serving;
     sum["uptime_seconds"] = uptime;
+    sum["departed"] = departed_of(answers);
     sum["timeline"] = to_json(timeline_of(answers));
     sum["conspicuous"] = conspicuous(answers);
     sum["top_paths"] = paths_of(answers, paths_max);

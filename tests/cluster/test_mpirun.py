@@ -124,6 +124,7 @@ class MpiRun(ClusterTestCase):
                             (["run", "--", "true"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
                             (["path", "/usr"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
                             (["stats", "--json"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
+                            (["stats"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
                             (["status"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper status"),
                             (["prefetch", self.tree], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper prefetch ...")):
             done = self.hosts.run("cn0", "copper", *words)
@@ -186,6 +187,30 @@ class MpiRun(ClusterTestCase):
             self.assertIn(f"PROBLEM  launcher: copper cannot be started there by {MPIRUN} (cn3)\n", done.stdout)
         finally:
             self.hosts.check("cn3", "umount", f"{self.hosts.directory}/bin")
+
+    def served(self, *words):
+        """The lines of `copper logs` that say that a node serves."""
+        return [line for line in self.hosts.check("cn0", "copper", "logs", *words).splitlines() if " serves " in line]
+
+    def test_logs_on_disks_of_the_nodes(self):
+        self.launch_well("--log-dir", "/tmp/logs", "--log-level", "info")
+        try:
+            self.assertEqual(self.hosts.names, sorted(line.split(":")[0] for line in self.served()))
+            self.assertEqual(["cn3"], [line.split(":")[0] for line in self.served("--node", "cn3")])
+        finally:
+            self.stop_well()
+            for host in self.hosts.names:
+                self.hosts.check(host, "rm", "-r", "/tmp/logs")
+
+    def test_logs_without_a_directory(self):
+        """What the daemons say is in the launcher's output."""
+        self.launch_well("--log-level", "info")
+        self.assertEqual(4, len(self.served()))
+        for host, words in (("cn1", ()), ("cn0", ("--node", "cn1"))):
+            done = self.hosts.run(host, "copper", "logs", *words)
+            self.assertEqual(1, done.returncode)
+            self.assertIn("launched without --log-dir", done.stderr)
+        self.stop_well()
 
     def test_log_directory_is_full(self):
         full = f"{self.hosts.directory}/full"

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -178,6 +179,12 @@ class Slurm(SlurmTestCase):
         self.assertNotIn(key.decode(), self.slurm.logs())
         self.slurm.end_jobs()
 
+    def test_daemons_leave_mpi_init_together(self):
+        """Because of this variable. Without it, about one launch in 30 failed."""
+        self.use()
+        for pid in self.hosts.processes("copperd"):
+            self.assertIn(b"SLURM_PMIX_FENCE=tree", pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+
     def test_cancelled_job(self):
         self.use()
         self.slurm.end_jobs()
@@ -220,6 +227,24 @@ class Slurm(SlurmTestCase):
     def test_no_mirror_without_asking(self):
         imported = self.ask("--comment=copperfield")
         self.assertEqual({host: f"{self.tree}/numpy/__init__.py" for host in self.hosts.names}, imported)
+
+    def test_daemon_that_ends_at_once(self):
+        """The others wait for it in MPI_Init, and srun waits for them."""
+        program = f"{self.hosts.directory}/bin/copperd"
+        shutil.copy2(program, f"{program}.whole")
+        self.hosts.write("unlucky", f"#!/bin/sh\n[ \"$1\" != --version ] || exec {program}.whole --version\nkill -KILL $$\n")
+        os.chmod(f"{self.hosts.directory}/unlucky", 0o755)
+        self.hosts.check("cn2", "mount", "--bind", f"{self.hosts.directory}/unlucky", program)
+        try:
+            job = self.slurm.submit(f"SECONDS=0; copper launch --tree {self.tree}; echo code $? after $SECONDS s", 4)
+            wait_until(lambda: not self.slurm.is_there(job), JOB_SECONDS_MAX, "the end of the job")
+        finally:
+            self.hosts.check("cn2", "umount", program)
+        said = self.slurm.output(job)
+        self.assertIn("copper: cn2: copperd ended there before all nodes served", said)
+        self.assertRegex(said, r"\| srun: error: cn2: task 2: Killed")
+        self.assertNotIn("cn1: copperd", said)
+        self.assertLess(int(re.search("code 1 after ([0-9]+) s", said)[1]), 60, said)
 
     def test_suspended_job(self):
         """Its daemons stand still for a while. Then they go on, and serve."""

@@ -55,6 +55,19 @@ class BatchSystems(MountTestCase):
         self.write("bin/flux", '#!/bin/sh\n[ "$*" = "hostlist --expand avail" ] && echo tuolumne1001 tuolumne1002\n')
         return {"FLUX_URI": "local:///tmp/flux-x/local-0", "FLUX_ENCLOSING_ID": "f2gVXkbSKH"}
 
+    def test_one_daemon_of_two_ends(self):
+        """The launcher starts only one, and waits."""
+        daemon = self.write("copperd", "#!/bin/sh\nwhile :; do sleep 1; done\n")
+        launcher = self.write(f"bin/{self.launcher}", f"""#!/bin/sh
+[ "$1" != --version ] || exec echo '{VERSIONS[self.launcher]}'
+for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
+""")
+        done = subprocess.run([copper_program(), "launch", "--local", "2", "--launcher", launcher, "--tree", TREE, "--mount",
+                               f"{self.directory}/mount"], capture_output=True, text=True, env=clean_environment(), check=False,
+                              timeout=100)
+        self.assertEqual(1, done.returncode)
+        self.assertRegex(done.stderr, "^copper: .*: copperd ended there before all nodes served\n")
+
     def test_flux(self):
         words = self.command(**self.fake_flux())
         self.assertEqual(["flux", "run", "--ntasks=2", "--requires=hosts:tuolumne1001,tuolumne1002", "--nodes=2",

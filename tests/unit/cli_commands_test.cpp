@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <regex>
 #include <sstream>
 
+#include "tests/support/temporary_directory.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/completion.hpp"
 #include "tools/copper/words.hpp"
@@ -97,6 +99,20 @@ TEST_F(CommandLine, CompletesCommands) {
     EXPECT_EQ(complete({"nonsense", "l"}), "");
     EXPECT_EQ(complete({"env", "fish"}), "");
     EXPECT_EQ(completions(app, {}), completions(app, {""}));
+}
+
+TEST_F(CommandLine, CompletesNamesOfProfiles) {
+    const test::TemporaryDirectory directory;
+    ::setenv("XDG_CACHE_HOME", directory.path().c_str(), 1);
+    EXPECT_EQ(complete({"profile", "show", ""}), ":files ") << "none is there";
+    std::filesystem::create_directories(directory.path() + "/copper/profiles");
+    for (const char* name : {"train-1", "train-2", "other-3"}) {
+        test::write_file(directory.path() + "/copper/profiles/" + name + ".profile", "x");
+    }
+    EXPECT_EQ(complete({"profile", "show", "tr"}), "train-1 train-2 ");
+    EXPECT_EQ(complete({"profile", "remove", "other-3", ""}), "other-3 train-1 train-2 ");
+    EXPECT_EQ(complete({"profile", "show", "./"}), ":files ") << "a file";
+    ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_F(CommandLine, CompletesOptionsAndTheirValues) {

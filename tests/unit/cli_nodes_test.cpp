@@ -31,6 +31,12 @@ TEST(ExpandHosts, RefusesOtherTexts) {
     }
 }
 
+TEST(SomeOf, NamesTheFirstFour) {
+    EXPECT_EQ(some_of({"a"}), "a");
+    EXPECT_EQ(some_of({"a", "b", "c", "d"}), "a,b,c,d");
+    EXPECT_EQ(some_of({"a", "b", "c", "d", "e", "f"}), "a,b,c,d and 2 more");
+}
+
 TEST(HostsWithout, ComparesWithoutTheDomain) {
     EXPECT_EQ(hosts_without({"a.site.edu", "b", "c"}, {"a", "c.site.edu"}), Hosts{"b"});
     EXPECT_EQ(hosts_without({"10.0.0.1", "10.0.0.2"}, {"10.0.0.1"}), Hosts{"10.0.0.2"});

@@ -40,6 +40,27 @@ TEST(StatisticsSummary, ClaimsNothingThatWasNotSaved) {
     }
 }
 
+TEST(StatisticsOfSums, NameLostNodes) {
+    ControlReply reply{.job = "42", .nodes = 4};
+    const auto part = [&](std::uint32_t rank, const json& lost) {
+        reply.parts.push_back(
+            {rank, {{"nodes", 1}, {"lost", lost}, {"departed", {{"3", "it has left: x"}}}}});
+    };
+    part(0, {2, 3});
+    reply.silent = {{2, "cn7"}};
+    const auto lost = [&](const std::vector<std::string>& hosts) {
+        std::string text;
+        for (const auto& each : statistics_of(reply, hosts, "/m", 0).lost) {
+            text += text_of(each, "rank") + " " + text_of(each, "host") + " " + text_of(each, "why") + "\n";
+        }
+        return text;
+    };
+    EXPECT_EQ(lost({}), "2 cn7 it does not answer\n3 - it has left: x\n");
+    EXPECT_EQ(lost({"cn5", "cn6", "cnX", "cn8"}), "2 cn7 it does not answer\n3 cn8 it has left: x\n");
+    part(2, {0, 1, 3});  // a successor, which calls all others lost
+    EXPECT_EQ(lost({}), "3 - it has left: x\n");
+}
+
 TEST(InUnits, HasThreeDigits) {
     EXPECT_EQ(in_units(0), "0 bytes");
     EXPECT_EQ(in_units(999), "999 bytes");

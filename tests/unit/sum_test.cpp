@@ -79,20 +79,31 @@ TEST(Sum, NamesTheNodesThatAreConspicuous) {
     EXPECT_EQ(named[1]["host"], "nid101010") << "its programs waited longest";
 }
 
+TEST(Sum, SaysWhyNodesHaveLeft) {
+    const auto knows = [](const json& departed) {
+        return json{{"state", "serving"}, {"departed", departed}};
+    };
+    const auto below = sum_of({knows({{"3", "SIGTERM"}}), knows({{"4", "link"}})}, 0);
+    EXPECT_EQ(sum_of({knows({{"3", "SIGTERM"}}), below}, 0)["departed"],
+              (json{{"3", "SIGTERM"}, {"4", "link"}}));
+}
+
 TEST(Sum, OfNothingAndOfNonsense) {
     EXPECT_EQ(sum_of({}, 10)["nodes"], 0U);
-    const json nonsense = {{"top_paths", {1, "x", {{"path", 3}}}}, {"timeline", 7}, {"conspicuous", 5}};
+    const json nonsense = {
+        {"top_paths", {1, "x", {{"path", 3}}}}, {"timeline", 7}, {"conspicuous", 5}, {"departed", {1}}};
     EXPECT_EQ(sum_of({nonsense, node(1, 1)}, 10)["nodes"], 2U);
 }
 
 // Prints how much the answers of 10,000 nodes weigh, for docs/measurements.md.
-TEST(Sum, OfTenThousandNodesIsSmall) {
+// `copper stats` and `copper report` ask for 50 paths, `copper status` for none.
+void check_sum_of_ten_thousand(std::size_t paths, std::size_t bytes_max) {
     auto one = node(1, 0);
     one.erase("timeline");             // as to verb::stats
     std::vector<std::string> five(5);  // a node's own answer, and those of its four children
     std::size_t nodes = 1;
     for (std::uint32_t i = 0; i < 5; ++i) {
-        five[i] = json_line(sum_of({node(i, 50)}, 50));
+        five[i] = json_line(sum_of({node(i, paths)}, paths));
     }
     std::clock_t time = 0;
     for (; nodes < 10000; nodes *= 5) {
@@ -101,15 +112,20 @@ TEST(Sum, OfTenThousandNodesIsSmall) {
         for (const auto& text : five) {
             answers.push_back(parse_json(text));
         }
-        const auto text = json_line(sum_of(answers, 50));
+        const auto text = json_line(sum_of(answers, paths));
         time = std::clock() - begin;
         five.assign(5, text);
     }
     EXPECT_EQ(parse_json(five[0])["nodes"], nodes);
-    EXPECT_LT(five[0].size(), answer_text_bytes_max / 8);
+    EXPECT_LT(five[0].size(), bytes_max);
     std::cout << "answers of 10,000 nodes: " << 10000 * json_line(one).size() << " bytes; the sum of "
               << nodes << ": " << five[0].size() << " bytes, added up of five in "
               << 1000.0 * static_cast<double>(time) / CLOCKS_PER_SEC << " ms of processor time\n";
+}
+
+TEST(Sum, OfTenThousandNodesIsSmall) {
+    check_sum_of_ten_thousand(50, answer_text_bytes_max / 8);
+    check_sum_of_ten_thousand(0, 24 << 10U);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/path.hpp"
+#include "tools/copper/interpreter.hpp"
 
 namespace copper::cli {
 
@@ -32,15 +33,6 @@ std::string_view trimmed(std::string_view text) {
     constexpr std::string_view blanks = " \t\r";
     const auto begin = std::min(text.find_first_not_of(blanks), text.size());
     return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
-}
-
-// "/a/b" of "#!/a/b -c"; empty if the file is no script.
-std::string interpreter_of(const std::string& beginning) {
-    if (!beginning.starts_with("#!")) {
-        return {};
-    }
-    const auto line = trimmed(std::string_view(beginning).substr(2, beginning.find('\n') - 2));
-    return std::string(line.substr(0, line.find_first_of(" \t")));
 }
 
 // What a program's own files lie below: /a of /a/bin/python3.
@@ -254,8 +246,11 @@ class Judge {
         constexpr int scripts_max = 4;  // as in the kernel: an interpreter can be a script
         for (int i = 0; i < scripts_max; ++i) {
             const auto interpreter = interpreter_of(around_.read(*place, script_bytes_max));
+            if (interpreter.empty()) {
+                break;
+            }
             const auto reason = named_in(*place, Cause::shebang);
-            place = around_.resolve(interpreter);
+            place = around_.resolve(interpreter.front());
             if (!place) {
                 break;
             }

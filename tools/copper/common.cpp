@@ -8,7 +8,6 @@
 #include <iomanip>
 #include <iostream>
 #include <set>
-#include <span>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -19,19 +18,6 @@
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
-
-namespace {
-
-// Names the first hosts and counts the others.
-std::string list_of(const std::vector<std::string>& hosts) {
-    constexpr std::size_t named_max = 4;
-    const std::string text = joined(std::span(hosts).first(std::min(hosts.size(), named_max)), ",");
-    return hosts.size() <= named_max
-               ? text
-               : text + " and " + std::to_string(hosts.size() - named_max) + " more nodes";
-}
-
-}  // namespace
 
 tl::unexpected<Failure> failed(std::string reason) {
     return tl::make_unexpected(Failure{exit_failed, std::move(reason)});
@@ -109,7 +95,7 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
     if (hosts_without({host_name()}, hosts).empty() || hosts.empty()) {
         return failed("the daemon of " + mount + " on this node is gone (clean up with 'copper stop')");
     }
-    const std::string names = list_of(hosts);
+    const std::string names = some_of(hosts);
     if (!is_running(launch->process.pid, launch->process.started)) {
         return failed(mount + " served " + names +
                       ", but its launcher has ended (clean up with 'copper stop')");
@@ -124,10 +110,11 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
                   command.arguments + "'");
 }
 
-Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request) {
+Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request,
+                             const std::string& command) {
     const auto found = instances_named(mount, ::getuid());
     if (found.empty()) {
-        return no_daemon_here(mount, {.name = request.verb});
+        return no_daemon_here(mount, {.name = command});
     }
     std::string reasons;
     std::optional<ControlReply> all;
@@ -202,11 +189,15 @@ std::vector<nlohmann::json> per_node(const ControlReply& reply, const std::vecto
     for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {
         auto& node = nodes[rank];
         if (node.is_null()) {
-            node = {{"host", host_of(rank)}, {"state", "lost"}, {"why", why_departed(reply, rank)}};
+            node = lost_node(reply, rank, host_of(rank));
         }
         node["rank"] = rank;
     }
     return nodes;
+}
+
+nlohmann::json lost_node(const ControlReply& reply, std::uint32_t rank, const std::string& host) {
+    return {{"rank", rank}, {"host", host}, {"state", "lost"}, {"why", why_departed(reply, rank)}};
 }
 
 std::string text_of(const nlohmann::json& body, const char* key) {

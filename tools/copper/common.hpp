@@ -99,7 +99,9 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
 
 // Asks the job of `mount` through any daemon of it on this node that answers. Asks successors on this node
 // directly.
-Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request);
+// `command`: the one that the user typed.
+Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request,
+                             const std::string& command);
 
 // The hosts of `mount`'s job by rank, if it was launched from this node to others.
 std::vector<std::string> launched_hosts(const std::string& mount);
@@ -107,6 +109,9 @@ std::vector<std::string> launched_hosts(const std::string& mount);
 // The replies of all nodes by rank. A node without a reply gets {rank, host, state: "lost", why}. Its host is
 // "" unless a daemon or `hosts` knows it.
 std::vector<nlohmann::json> per_node(const ControlReply& reply, const std::vector<std::string>& hosts = {});
+
+// What per_node() has of a node without a reply.
+nlohmann::json lost_node(const ControlReply& reply, std::uint32_t rank, const std::string& host);
 
 // A field of a node's answer as text for a table; "-" if it is missing.
 std::string text_of(const nlohmann::json& body, const char* key);

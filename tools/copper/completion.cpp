@@ -1,9 +1,11 @@
 #include "tools/copper/completion.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "tools/copper/commands.hpp"
+#include "tools/copper/stored_profiles.hpp"
 
 namespace copper::cli {
 
@@ -83,6 +85,15 @@ std::string options(const CLI::App& command, const std::string& begin) {
     return found.text();
 }
 
+std::string profiles(const std::string& begin) {
+    Candidates found(begin);
+    std::error_code error;
+    for (const std::filesystem::path file : stored_profiles(error)) {
+        found.offer(file.stem(), "");
+    }
+    return found.text().empty() ? ":files\n" : found.text();
+}
+
 // `argument` as in "auto|off|FILE": capitals stand for values of a kind.
 std::string values(const std::string& argument, const std::string& before, const std::string& begin) {
     Candidates found(before + begin);
@@ -130,6 +141,9 @@ std::string completions(const CLI::App& app, const std::vector<std::string>& wor
             explained = find_command(*explained, words[i]);
         }
         return explained == nullptr ? "" : commands(*explained, last);
+    }
+    if (positional != nullptr && positional->get_name() == "NAME") {
+        return profiles(last);
     }
     if (positional != nullptr) {
         return values(positional->get_name(), "", last);

@@ -1,16 +1,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
-#include <span>
 #include <sstream>
 
 #include "base/host_name.hpp"
 #include "daemon/control/json_text.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
+#include "tools/copper/launch_troubles.hpp"
 #include "tools/copper/node_checks.hpp"
 #include "tools/copper/node_list.hpp"
-#include "tools/copper/process.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -20,12 +19,12 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view answer_prefix = "{\"copper\":\"doctor\"";
-constexpr std::size_t hosts_named_max = 4;
 
 struct DoctorOptions {
     LaunchOptions launch;  // what `copper launch` would get
     bool local = false;
     bool json = false;
+    std::string launch_id;
 };
 
 // The hosts on which each finding was made, in the order of the checks.
@@ -106,9 +105,8 @@ void examine_others(const Plan& plan, Findings& findings) {
     for (const auto& tree : plan.daemon.trees) {
         command.insert(command.end(), {"--tree", tree});
     }
-    const Placement placement{.hosts = others, .host_file = {}, .on_this_machine = 0};
-    const auto output = capture(launch_command(plan.launcher, placement, command), hosts_patience);
-    const auto silent = hosts_without(others, take_answers(output ? output->text : "", findings));
+    const auto silent =
+        hosts_without(others, take_answers(said_by_all(plan.launcher, others, command), findings));
     // Hydra ends the programs on all nodes if one node lacks the program.
     const auto heard = take_answers(said_by_each(plan.launcher, silent, command), findings);
     for (const auto& host : hosts_without(silent, heard)) {
@@ -127,9 +125,7 @@ std::string where(const std::vector<std::string>& hosts, std::size_t nodes) {
     if (hosts.size() == nodes) {
         return " (all " + std::to_string(nodes) + " nodes)";
     }
-    const auto named = std::min(hosts.size(), hosts_named_max);
-    return " (" + joined(std::span(hosts).first(named), ",") +
-           (hosts.size() > named ? " and " + std::to_string(hosts.size() - named) + " more" : "") + ")";
+    return " (" + some_of(hosts) + ")";
 }
 
 std::string text_of(const Findings& findings, std::size_t nodes) {
@@ -210,12 +206,17 @@ void add_doctor(CLI::App& app, Action& action) {
     }
     as_of_launch(command->add_option("--nodes-from", options->launch.nodes_from));
     as_of_launch(command->add_option("--launcher", options->launch.launcher));
-    command->add_flag("--local", options->local, "This node only");
+    auto* local = command->add_flag("--local", options->local, "This node only");
+    command->add_option("--launch", options->launch_id)->group("")->needs(local);
     command->add_flag("--json", options->json, "As JSON");
     command->footer(
         "Exit code: 1 if there is a problem.\n\nExamples:\n  copper doctor --tree /lustre/sw/conda\n"
         "  copper doctor --local");
-    command->callback([options, &action] { action = [options] { return examine(*options); }; });
+    command->callback([options, &action] {
+        action = [options] {
+            return options->launch_id.empty() ? examine(*options) : print_daemons(options->launch_id);
+        };
+    });
 }
 
 }  // namespace copper::cli

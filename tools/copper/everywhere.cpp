@@ -100,6 +100,15 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
     return failed_hosts;
 }
 
+std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
+                        const std::vector<std::string>& command) {
+    if (hosts.empty() || launcher.family == Family::alone) {
+        return {};
+    }
+    const auto output = capture(reach_hosts(launcher, hosts, command), hosts_patience);
+    return output ? output->text : "";
+}
+
 std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
                          const std::vector<std::string>& command) {
     std::string text;

@@ -22,6 +22,9 @@ std::string own_program();
 std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                       const std::vector<std::string>& command);
 
+// Runs `command` on all of these nodes at once. Returns all that they print.
+std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
+                        const std::vector<std::string>& command);
 // Runs `command` on each of these nodes by itself, several at a time. Returns all that they print.
 std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
                          const std::vector<std::string>& command);
@@ -29,6 +32,7 @@ std::string said_by_each(const Launcher& launcher, const std::vector<std::string
 struct Trouble {
     std::string host;
     std::string reason;
+    bool answers = false;  // programs can be started there
 };
 // The nodes on which `command` fails, or does not print `says`: launchers that survive the loss of a process
 // may call a missing program a success. For finding out why a launch fails or says nothing. Asks through the

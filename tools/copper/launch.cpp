@@ -12,12 +12,12 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
 #include "daemon/control/private_directory.hpp"
-#include "daemon/control/version.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/launch_report.hpp"
+#include "tools/copper/launch_troubles.hpp"
 #include "tools/copper/launch_watch.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_checks.hpp"
@@ -93,15 +93,6 @@ LaunchRecord record_of(const Plan& plan, pid_t launcher) {
             .on_this_machine = plan.placement.on_this_machine};
 }
 
-// Nodes on which the daemon's program does not even start.
-std::vector<Trouble> look_for_troubles(const Plan& plan) {
-    if (plan.on_this_machine_only()) {
-        return {};
-    }
-    return troubles_on_hosts(plan.launcher, plan.placement.hosts, {plan.copperd, "--version"},
-                             version_text("copperd"));
-}
-
 // Cleans up the launcher, this node, and all other nodes that can be reached.
 void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vector<Trouble>& troubles) {
     // A launcher may end before its daemons do.
@@ -116,7 +107,9 @@ void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vecto
     }
     std::vector<std::string> others = {host_name()};
     for (const auto& trouble : troubles) {
-        others.push_back(trouble.host);
+        if (!trouble.answers) {
+            others.push_back(trouble.host);
+        }
     }
     const auto hosts = plan.placement.on_this_machine != 0 ? std::vector<std::string>()
                                                            : hosts_without(plan.placement.hosts, others);
@@ -163,7 +156,7 @@ Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const Laun
     // Slurm's controller knows its nodes and reports their faults itself.
     if (troubles.empty() && outcome.end == LaunchEnd::ended && !outcome.readiness &&
         plan.launcher.family != Family::slurm) {
-        troubles = look_for_troubles(plan);
+        troubles = nodes_without_program(plan);
     }
     undo(watch, plan, launcher, troubles);
     return {exit_failed, explanation(outcome, plan, troubles)};
@@ -205,7 +198,8 @@ Result<void> start(const Plan& plan) {
     std::vector<Trouble> troubles;
     if (outcome.end == LaunchEnd::timed_out) {
         if (!outcome.readiness) {
-            troubles = look_for_troubles(plan);
+            troubles = nodes_without_program(plan);
+            troubles = troubles.empty() ? nodes_without_daemon(plan) : troubles;
         }
         if (troubles.empty()) {
             outcome = watch->wait(*launcher, patience - silence);

@@ -20,7 +20,7 @@ std::string counted(const LaunchOutcome& outcome, const Plan& plan) {
 std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector<Trouble>& troubles) {
     std::vector<std::string> lines;
     for (const auto& trouble : troubles) {
-        lines.push_back(trouble.host + ": copperd cannot be started there: " + trouble.reason);
+        lines.push_back(trouble.host + ": " + trouble.reason);
     }
     if (outcome.readiness) {
         for (const auto& node : outcome.readiness->failed) {

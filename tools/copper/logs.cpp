@@ -29,11 +29,15 @@ struct LogsOptions {
     bool local = false;
 };
 
-// The daemons' log files in a directory, and how much of them has been read.
+// The daemons' log files in a directory, or the launcher's output, and how much of them has been read.
 class Logs {
   public:
-    Logs(std::string directory, std::string node)
-        : directory_(std::move(directory)), node_(std::move(node)) {}
+    Logs(std::string place, std::string node) : place_(std::move(place)), node_(std::move(node)) {}
+
+    bool are_together() const {
+        std::error_code error;
+        return std::filesystem::is_regular_file(place_, error);
+    }
 
     struct Line {
         std::string time;  // of a line that continues another one: that of the former
@@ -42,11 +46,8 @@ class Logs {
     // The lines that are new since the last call, of all files, in the order of time.
     std::vector<Line> read_on() {
         std::vector<Line> lines;
-        std::error_code error;
-        for (const auto& file : std::filesystem::directory_iterator(directory_, error)) {
-            if (const auto host = host_of(file.path().filename())) {
-                read_on(file.path(), *host, lines);
-            }
+        for (const auto& [path, host] : files()) {
+            read_on(path, host, lines);
         }
         std::stable_sort(lines.begin(), lines.end(),
                          [](const Line& a, const Line& b) { return a.time < b.time; });
@@ -54,16 +55,27 @@ class Logs {
     }
     std::vector<std::string> hosts() const {
         std::vector<std::string> found;
-        std::error_code error;
-        for (const auto& file : std::filesystem::directory_iterator(directory_, error)) {
-            if (const auto host = host_of(file.path().filename())) {
-                found.push_back(*host);
-            }
+        for (const auto& [path, host] : files()) {
+            found.push_back(host);
         }
         return found;
     }
 
   private:
+    // And their hosts. The lines of the launcher's output do not say theirs.
+    std::vector<std::pair<std::string, std::string>> files() const {
+        if (are_together()) {
+            return {{place_, ""}};
+        }
+        std::vector<std::pair<std::string, std::string>> found;
+        std::error_code error;
+        for (const auto& file : std::filesystem::directory_iterator(place_, error)) {
+            if (const auto host = host_of(file.path().filename())) {
+                found.emplace_back(file.path(), *host);
+            }
+        }
+        return found;
+    }
     // HOST-PID-output.log
     std::optional<std::string> host_of(const std::string& name) const {
         if (!name.ends_with(log_suffix)) {
@@ -82,11 +94,11 @@ class Logs {
         std::string time;
         for (std::string line; std::getline(file, line) && !file.eof(); offset = file.tellg()) {
             time = line.size() > time_length && line[4] == '-' ? line.substr(0, time_length) : time;
-            lines.push_back({time, host + ": " + line});
+            lines.push_back({time, host.empty() ? line : host + ": " + line});
         }
     }
 
-    const std::string directory_;
+    const std::string place_;
     const std::string node_;
     std::map<std::string, std::streamoff> read_;
 };
@@ -119,11 +131,8 @@ std::vector<Logs::Line> lines_from(const std::vector<std::string>& hosts, const 
     if (hosts.empty() || !launch) {
         return lines;
     }
-    const Placement placement{.hosts = hosts, .host_file = {}, .on_this_machine = 0};
-    const auto output = capture(
-        launch_command(launch->launcher, placement, {own_program(), "logs", "--local", "--mount", mount}),
-        hosts_patience);
-    std::istringstream text(output ? output->text : "");
+    std::istringstream text(
+        said_by_all(launch->launcher, hosts, {own_program(), "logs", "--local", "--mount", mount}));
     for (std::string line; std::getline(text, line);) {
         const auto time = line.find(": ");
         lines.push_back({time == std::string::npos ? "" : line.substr(time + 2, 23), line});
@@ -131,19 +140,21 @@ std::vector<Logs::Line> lines_from(const std::vector<std::string>& hosts, const 
     return lines;
 }
 
-// Where the daemons of this node write.
-Result<std::string> log_directory(const std::string& mount) {
+// Where the daemons of this node write: a directory, or the launcher's output.
+Result<std::string> log_place(const std::string& mount, const std::string& node) {
     const auto found = instances_named(mount, ::getuid());
     if (found.empty()) {
         return no_daemon_here(mount, {.name = "logs"});
     }
-    const auto& directory = found.front().record.log_dir;
-    if (directory.empty()) {
-        return failed("the daemons of " + mount +
-                      " were launched without --log-dir: they write to the launcher's output, " +
-                      launch_files(mount).log + " on the node of the launch");
+    if (const auto& directory = found.front().record.log_dir; !directory.empty()) {
+        return directory;
     }
-    return directory;
+    const auto output = launch_files(mount).log;
+    if (!node.empty() || !std::filesystem::exists(output)) {
+        return failed("the daemons of " + mount + " were launched without --log-dir: all of them write to " +
+                      output + " on the node of the launch; 'copper logs' there shows it");
+    }
+    return output;
 }
 
 Result<void> show_logs(const LogsOptions& options) {
@@ -151,13 +162,14 @@ Result<void> show_logs(const LogsOptions& options) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
-    const auto directory =
-        options.directory.empty() ? log_directory(*mount) : Result<std::string>(options.directory);
-    if (!directory) {
-        return tl::make_unexpected(directory.error());
+    const auto place =
+        options.directory.empty() ? log_place(*mount, options.node) : Result<std::string>(options.directory);
+    if (!place) {
+        return tl::make_unexpected(place.error());
     }
-    Logs logs(*directory, options.local ? host_name() : options.node);
-    const auto elsewhere = other_hosts(options, *mount, logs.hosts());
+    Logs logs(*place, options.local ? host_name() : options.node);
+    const auto elsewhere =
+        logs.are_together() ? std::vector<std::string>() : other_hosts(options, *mount, logs.hosts());
     auto lines = logs.read_on();
     const auto more = lines_from(options.follow ? std::vector<std::string>() : elsewhere, *mount);
     lines.insert(lines.end(), more.begin(), more.end());
@@ -165,7 +177,7 @@ Result<void> show_logs(const LogsOptions& options) {
                      [](const Logs::Line& a, const Logs::Line& b) { return a.time < b.time; });
     print(lines);
     if (lines.empty() && !options.follow && !options.local) {
-        return failed("no log" + (options.node.empty() ? "" : " of " + options.node) + " in " + *directory);
+        return failed("no log" + (options.node.empty() ? "" : " of " + options.node) + " in " + *place);
     }
     if (options.follow && !elsewhere.empty()) {
         say("not followed, on disks of their own: " + joined(elsewhere, ","));

@@ -17,7 +17,7 @@ namespace {
 using namespace copper::cli;
 
 // Text that roff(7) prints as it is.
-std::string escaped(std::string_view text) {
+std::string roff_escaped(std::string_view text) {
     std::string out;
     for (const char c : text) {
         const bool line_begins = out.empty() || out.back() == '\n';
@@ -35,15 +35,15 @@ std::string escaped(std::string_view text) {
 
 std::string prose(std::string_view text) {
     constexpr std::size_t width = 70;
-    return escaped(wrapped(text, width));
+    return roff_escaped(wrapped(text, width));
 }
 
 std::string bold(std::string_view text) {
-    return "\\fB" + escaped(text) + "\\fR";
+    return "\\fB" + roff_escaped(text) + "\\fR";
 }
 
 std::string italic(std::string_view text) {
-    return "\\fI" + escaped(text) + "\\fR";
+    return "\\fI" + roff_escaped(text) + "\\fR";
 }
 
 class Page {
@@ -69,7 +69,7 @@ class Page {
         std::string title = name_;
         std::transform(title.begin(), title.end(), title.begin(),
                        [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-        return ".TH " + escaped(title) + " " + std::to_string(section_) + " " + date + " \"" +
+        return ".TH " + roff_escaped(title) + " " + std::to_string(section_) + " " + date + " \"" +
                version.substr(0, version.find(" (")) + "\" \"Copper\"\n" + name() + ".SH SYNOPSIS\n" +
                synopsis(app_, command_) + ".SH DESCRIPTION\n" + prose(app_.get_description() + ".") + "\n" +
                arguments(app_) + commands() + rest() + see_also();
@@ -147,7 +147,7 @@ class Page {
             } else {
                 const bool new_paragraph = std::exchange(paragraph_begins, false) && text == &notes;
                 *text += (new_paragraph ? ".PP\n" : "") +
-                         (is_example ? escaped(line.substr(2)) : prose(line)) + "\n";
+                         (is_example ? roff_escaped(line.substr(2)) : prose(line)) + "\n";
             }
         }
         return notes + sections + (is_example ? ".fi\n" : "");

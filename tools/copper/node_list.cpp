@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "tools/copper/words.hpp"
 
@@ -116,6 +117,13 @@ std::string_view short_name(std::string_view host) {
     // The dots of an address do not start a domain.
     const bool address = host.find_first_not_of("0123456789.") == std::string_view::npos;
     return address ? host : host.substr(0, host.find('.'));
+}
+
+std::string some_of(const std::vector<std::string>& hosts) {
+    constexpr std::size_t named_max = 4;
+    const auto named = std::min(hosts.size(), named_max);
+    return joined(std::span(hosts).first(named), ",") +
+           (hosts.size() > named ? " and " + std::to_string(hosts.size() - named) + " more" : "");
 }
 
 std::vector<std::string> hosts_without(const std::vector<std::string>& hosts,

@@ -20,6 +20,9 @@ tl::expected<std::vector<std::string>, std::string> expand_hosts(std::string_vie
 // "nid001.site.edu" is "nid001".
 std::string_view short_name(std::string_view host);
 
+// "cn1,cn2,cn3,cn4 and 8 more".
+std::string some_of(const std::vector<std::string>& hosts);
+
 // The `hosts` that `others` does not name, with or without the domain.
 std::vector<std::string> hosts_without(const std::vector<std::string>& hosts,
                                        const std::vector<std::string>& others);

@@ -66,7 +66,7 @@ details { margin: 4px 0 12px; }
 summary { cursor: pointer; color: var(--soft); font-size: .9rem; }
 )";
 
-std::string escaped(const std::string& text) {
+std::string html_escaped(const std::string& text) {
     std::string safe;
     for (const char c : text) {
         switch (c) {
@@ -453,7 +453,7 @@ std::string paths_section(const json& statistics, const char* count, const std::
     const bool absent = count == std::string("absent");
     std::vector<std::vector<std::string>> rows;
     for (const auto& path : shown) {
-        rows.push_back({escaped(text_of(path, "path")), with_commas(count_of(path, count))});
+        rows.push_back({html_escaped(text_of(path, "path")), with_commas(count_of(path, count))});
         if (!absent) {
             rows.back().push_back(in_units(count_of(path, "bytes_read")));
         }
@@ -468,8 +468,8 @@ std::string paths_section(const json& statistics, const char* count, const std::
 std::string lost_table(const json& lost) {
     std::vector<std::vector<std::string>> rows;
     for (std::size_t i = 0; i < std::min(lost.size(), lost_shown); ++i) {
-        rows.push_back(
-            {escaped(text_of(lost[i], "host")), text_of(lost[i], "rank"), escaped(text_of(lost[i], "why"))});
+        rows.push_back({html_escaped(text_of(lost[i], "host")), text_of(lost[i], "rank"),
+                        html_escaped(text_of(lost[i], "why"))});
     }
     return "<p class=\"bad\">" + with_commas(lost.size()) + " lost" +
            (lost.size() > lost_shown ? "; the first " + std::to_string(lost_shown) + ":" : ":") + "</p>\n" +
@@ -502,9 +502,9 @@ std::string nodes_section(const json& statistics) {
         const auto ready = count_of(node, "ready_ms");
         const auto state = text_of(node, "state");
         const auto why = text_of(node, "why");
-        rows.push_back({escaped(text_of(node, "host")),
+        rows.push_back({html_escaped(text_of(node, "host")),
                         (state == "serving" ? state : "<span class=\"bad\">" + state + "</span>") +
-                            (why == "-" ? "" : ": " + escaped(why)),
+                            (why == "-" ? "" : ": " + html_escaped(why)),
                         ready == 0 || ready < first_ready
                             ? "-"
                             : short_number(static_cast<double>(ready - first_ready) / 1000) + " s",
@@ -574,10 +574,10 @@ std::string tiles(const json& statistics) {
 
 std::string report_page(const json& statistics) {
     const auto& totals = statistics.at("totals");
-    const auto job = escaped(text_of(statistics, "job"));
+    const auto job = html_escaped(text_of(statistics, "job"));
     std::string trees;
     for (const auto& tree : statistics.value("trees", std::vector<std::string>())) {
-        trees += (trees.empty() ? "" : ", ") + escaped(tree);
+        trees += (trees.empty() ? "" : ", ") + html_escaped(tree);
     }
     return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Copper: job " +

@@ -10,6 +10,7 @@
 #include "daemon/control/profile_files.hpp"
 #include "profile/profile_file.hpp"
 #include "tools/copper/common.hpp"
+#include "tools/copper/stored_profiles.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -31,17 +32,11 @@ Result<std::string> find_profile(const std::string& name) {
 }
 
 Result<void> list() {
-    std::vector<std::string> files;
     std::error_code error;
-    for (const auto& file : fs::directory_iterator(profiles_directory(), error)) {
-        if (file.path().extension() == profile_suffix) {
-            files.push_back(file.path());
-        }
-    }
+    const auto files = stored_profiles(error);
     if (error && error != std::errc::no_such_file_or_directory) {
         return failed(profiles_directory() + ": " + error.message());
     }
-    std::sort(files.begin(), files.end());
     std::vector<std::vector<std::string>> rows = {{"NAME", "RUNS", "USES", "BYTES", "TREES"}};
     for (const auto& file : files) {
         const auto profile = read_profile(file);
@@ -88,6 +83,17 @@ Result<void> remove(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+std::vector<std::string> stored_profiles(std::error_code& error) {
+    std::vector<std::string> files;
+    for (const auto& file : fs::directory_iterator(profiles_directory(), error)) {
+        if (file.path().extension() == profile_suffix) {
+            files.push_back(file.path());
+        }
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+}
 
 void add_profile(CLI::App& app, Action& action) {
     auto names = std::make_shared<std::vector<std::string>>();

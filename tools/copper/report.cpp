@@ -42,8 +42,8 @@ Result<json> live_statistics(const std::string& flag) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
-    return ask_sum(*mount, reported_paths).map([](const JobStatistics& job) {
-        return statistics_json({.job = job.job, .nodes = lost_nodes(job)}, job, job.sum);
+    return ask_sum(*mount, reported_paths, "report").map([](const JobStatistics& job) {
+        return statistics_json({.job = job.job, .nodes = job.lost}, job, job.sum);
     });
 }
 

@@ -54,14 +54,17 @@ std::string paths_argument(std::size_t top_paths) {
 
 }  // namespace
 
-Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths,
+Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths, const std::string& command,
                               std::chrono::milliseconds patience) {
-    return ask_job(mount, {verb::sum, paths_argument(top_paths), patience})
-        .map([&](const ControlReply& reply) { return statistics_of(reply, mount, top_paths); });
+    return ask_job(mount, {verb::sum, paths_argument(top_paths), patience}, command)
+        .map([&](const ControlReply& reply) {
+            return statistics_of(reply, launched_hosts(mount), mount, top_paths);
+        });
 }
 
 // Successors on this node answer for themselves, and are lost for the others.
-JobStatistics statistics_of(const ControlReply& reply, const std::string& mount, std::size_t top_paths) {
+JobStatistics statistics_of(const ControlReply& reply, const std::vector<std::string>& hosts,
+                            const std::string& mount, std::size_t top_paths) {
     std::vector<json> answers;
     std::map<std::uint32_t, std::size_t> lost;  // and in how many answers
     for (const auto& part : reply.parts) {
@@ -70,23 +73,26 @@ JobStatistics statistics_of(const ControlReply& reply, const std::string& mount,
             ++lost[rank];
         }
     }
-    json sum = sum_of(answers, top_paths);
-    sum["lost"] = json::array();
+    JobStatistics job{.job = reply.job,
+                      .mount = mount,
+                      .nodes = reply.nodes,
+                      .sum = sum_of(answers, top_paths),
+                      .top_paths = top_paths};
     for (const auto& [rank, times] : lost) {
         if (times == answers.size()) {
-            sum["lost"].push_back(rank);
+            const auto named = reply.silent.find(rank);
+            job.lost.push_back(lost_node(reply, rank,
+                                         named != reply.silent.end() ? named->second
+                                         : rank < hosts.size()       ? hosts[rank]
+                                                                     : std::string()));
         }
     }
-    return {.job = reply.job,
-            .mount = mount,
-            .nodes = reply.nodes,
-            .sum = std::move(sum),
-            .top_paths = top_paths};
+    return job;
 }
 
 Result<EachNode> ask_each_node(const std::string& mount, std::size_t top_paths,
                                std::chrono::milliseconds patience) {
-    return ask_job(mount, {verb::stats, paths_argument(top_paths), patience})
+    return ask_job(mount, {verb::stats, paths_argument(top_paths), patience}, "stats")
         .map([&](const ControlReply& reply) {
             return EachNode{.job = reply.job, .nodes = per_node(reply, launched_hosts(mount))};
         });
@@ -101,16 +107,6 @@ JobStatistics statistics_of(const EachNode& each, const std::string& mount, std:
             .nodes = each.nodes.size(),
             .sum = sum_of(alive, top_paths),
             .top_paths = top_paths};
-}
-
-std::vector<json> lost_nodes(const JobStatistics& job) {
-    if (job.sum["lost"].empty()) {
-        return {};
-    }
-    const auto reply = ask_job(job.mount, {.verb = verb::status});
-    auto nodes = reply ? per_node(*reply, launched_hosts(job.mount)) : std::vector<json>();
-    std::erase_if(nodes, [](const json& node) { return !is_lost(node); });
-    return nodes;
 }
 
 bool is_lost(const json& node) {

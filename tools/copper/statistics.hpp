@@ -14,19 +14,21 @@ namespace copper::cli {
 struct JobStatistics {
     std::string job;
     std::string mount;
-    std::size_t nodes = 0;      // of the job
-    nlohmann::json sum;         // of those that answered (daemon/control/sum.hpp)
-    std::size_t top_paths = 0;  // how many of the most requested paths to report
+    std::size_t nodes = 0;                  // of the job
+    nlohmann::json sum;                     // of those that answered (daemon/control/sum.hpp)
+    std::size_t top_paths = 0;              // how many of the most requested paths to report
+    std::vector<nlohmann::json> lost = {};  // lost_node() of those that did not answer
 };
 
 inline constexpr std::chrono::milliseconds usual_patience{10000};
 inline constexpr std::size_t reported_paths = 50;  // of `copper report`
 
-// Asks the job for its sum: a few kilobytes from any number of nodes.
-Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths,
+// Asks the job for its sum: a few kilobytes from any number of nodes. `command`: the one that the user typed.
+Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths, const std::string& command,
                               std::chrono::milliseconds patience = usual_patience);
-// From the answers of a job to verb::sum. Pure.
-JobStatistics statistics_of(const ControlReply& reply, const std::string& mount, std::size_t top_paths);
+// From the answers of a job to verb::sum. `hosts`: by rank, as far as the launch knows them. Pure.
+JobStatistics statistics_of(const ControlReply& reply, const std::vector<std::string>& hosts,
+                            const std::string& mount, std::size_t top_paths);
 
 // All nodes, by rank; lost ones, too (per_node() of common.hpp).
 struct EachNode {
@@ -37,9 +39,6 @@ Result<EachNode> ask_each_node(const std::string& mount, std::size_t top_paths,
                                std::chrono::milliseconds patience = usual_patience);
 // Their sum. Pure.
 JobStatistics statistics_of(const EachNode& each, const std::string& mount, std::size_t top_paths);
-
-// The nodes that did not answer, as per_node() describes them. Asks the job again if there are any.
-std::vector<nlohmann::json> lost_nodes(const JobStatistics& job);
 
 bool is_lost(const nlohmann::json& node);
 

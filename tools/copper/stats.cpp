@@ -65,7 +65,7 @@ Result<void> print_stats(const StatsOptions& options) {
     if (options.json || options.nodes || options.node) {
         return print_nodes(options, *mount);
     }
-    return ask_sum(*mount, options.top).map([&](const JobStatistics& job) { print(options, job); });
+    return ask_sum(*mount, options.top, "stats").map([&](const JobStatistics& job) { print(options, job); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "tools/copper/common.hpp"
 #include "tools/copper/mirror.hpp"
+#include "tools/copper/statistics.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -32,17 +33,15 @@ std::string problem_of(const json& node) {
            (text_of(node, "why") == "-" ? "" : ": " + text_of(node, "why"));
 }
 
-std::string problems(const std::vector<json>& nodes) {
+// `found`: how many there are; `nodes` may be fewer.
+std::string problems(const std::vector<json>& nodes, std::size_t found) {
     std::string text;
-    std::size_t found = 0;
-    for (const auto& node : nodes) {
-        if (!serves(node) && ++found <= problems_shown_max) {
-            text += "  " + problem_of(node) + "\n";
-        }
+    const auto shown = std::min(nodes.size(), problems_shown_max);
+    for (std::size_t i = 0; i < shown; ++i) {
+        text += "  " + problem_of(nodes[i]) + "\n";
     }
-    return found <= problems_shown_max ? text
-                                       : text + "  and " + std::to_string(found - problems_shown_max) +
-                                             " more (--nodes lists them)\n";
+    return found <= shown ? text
+                          : text + "  and " + std::to_string(found - shown) + " more (--nodes lists them)\n";
 }
 
 std::string trees_of(const std::vector<json>& nodes) {
@@ -53,6 +52,14 @@ std::string trees_of(const std::vector<json>& nodes) {
         }
     }
     return "";
+}
+
+std::string summary(std::size_t serving, std::size_t nodes) {
+    return std::to_string(serving) + " of " + std::to_string(nodes) + " nodes serve";
+}
+
+Result<void> verdict(std::size_t serving, std::size_t nodes) {
+    return serving == nodes ? Result<void>() : failed("only " + summary(serving, nodes));
 }
 
 std::string node_table(const std::vector<json>& nodes) {
@@ -69,28 +76,50 @@ std::string node_table(const std::vector<json>& nodes) {
     return table(rows);
 }
 
-Result<void> print_status(const StatusOptions& options) {
-    const auto mount = mount_named(options.mount);
-    if (!mount) {
-        return tl::make_unexpected(mount.error());
+// From any number of nodes, a few kilobytes come.
+Result<void> print_summary(const std::string& mount) {
+    const auto job = ask_sum(mount, 0, "status");
+    if (!job) {
+        return tl::make_unexpected(job.error());
     }
-    const auto reply = ask_job(*mount, {.verb = verb::status, .argument = ""});
+    const auto serving = job->sum.at("serving").get<std::size_t>();
+    auto troubled = job->lost;
+    for (const auto& node : job->sum.at("conspicuous")) {
+        if (!serves(node)) {
+            troubled.push_back(node);
+        }
+    }
+    std::sort(troubled.begin(), troubled.end(),
+              [](const json& a, const json& b) { return a.value("rank", 0U) < b.value("rank", 0U); });
+    std::cout << summary(serving, job->nodes) << "; mirror of " << trees_of({job->sum}) << " at " << mount
+              << "\n"
+              << problems(troubled, job->nodes - serving);
+    return verdict(serving, job->nodes);
+}
+
+Result<void> print_nodes(const std::string& mount, bool as_json) {
+    const auto reply = ask_job(mount, {.verb = verb::status, .argument = ""}, "status");
     if (!reply) {
         return tl::make_unexpected(reply.error());
     }
-    const auto nodes = per_node(*reply, launched_hosts(*mount));
+    const auto nodes = per_node(*reply, launched_hosts(mount));
     const auto serving = static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), serves));
-    const std::string summary =
-        std::to_string(serving) + " of " + std::to_string(nodes.size()) + " nodes serve";
-    if (options.json) {
-        const json report{{"schema", 1},           {"job", reply->job},  {"mount", *mount},
+    if (as_json) {
+        const json report{{"schema", 1},           {"job", reply->job},  {"mount", mount},
                           {"nodes", nodes.size()}, {"serving", serving}, {"per_node", nodes}};
         std::cout << report.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
     } else {
-        std::cout << summary << "; mirror of " << trees_of(nodes) << " at " << *mount << "\n"
-                  << (options.nodes ? node_table(nodes) : problems(nodes));
+        std::cout << summary(serving, nodes.size()) << "; mirror of " << trees_of(nodes) << " at " << mount
+                  << "\n"
+                  << node_table(nodes);
     }
-    return serving == nodes.size() ? Result<void>() : failed("only " + summary);
+    return verdict(serving, nodes.size());
+}
+
+Result<void> print_status(const StatusOptions& options) {
+    return mount_named(options.mount).and_then([&](const std::string& mount) {
+        return options.nodes || options.json ? print_nodes(mount, options.json) : print_summary(mount);
+    });
 }
 
 }  // namespace

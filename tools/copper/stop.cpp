@@ -184,14 +184,14 @@ Result<void> keep_statistics(const std::string& mount, const std::string& log_di
 
 std::optional<ControlReply> ask_to_stop(const std::string& mount, const std::string& log_dir,
                                         milliseconds patience) {
-    if (const auto job = ask_sum(mount, reported_paths, statistics_patience)) {
+    if (const auto job = ask_sum(mount, reported_paths, "stop", statistics_patience)) {
         print_summary(*job);
         const auto kept = log_dir.empty() ? Result<void>() : keep_statistics(mount, log_dir, *job);
         if (!kept) {
             say("warning: statistics are lost: " + kept.error().reason);
         }
     }
-    auto reply = ask_job(mount, {verb::stop, "", patience});
+    auto reply = ask_job(mount, {verb::stop, "", patience}, "stop");
     if (!reply) {
         say(reply.error().reason + "\n  stopping it without its help");
         return std::nullopt;

@@ -120,7 +120,7 @@ class View {
                          right("99% OF WAITS", number_width) + right("LONGEST WAIT", number_width + 1) +
                          right("DIRECT READS", number_width + 1));
         const auto end = lines_.size() + std::max<std::size_t>((height_ - lines_.size()) / 2, 2) - 1;
-        for (const auto& node : now_.lost) {
+        for (const auto& node : now_.job.lost) {
             add_until(end, name_of(node) + "  lost: " + text_of(node, "why"));
         }
         for (const auto& node : now_.job.sum["conspicuous"]) {

@@ -15,7 +15,6 @@ inline constexpr std::size_t top_lines_min = 24;
 
 struct Sample {
     JobStatistics job;
-    std::vector<nlohmann::json> lost;  // lost_nodes()
     std::chrono::steady_clock::time_point at;
 };
 
