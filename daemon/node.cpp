@@ -107,7 +107,7 @@ Place place_of(const Fabric& fabric, const std::optional<Succession>& succession
     return succession ? succession->place : Place{.rank = fabric.self().value, .nodes = fabric.size()};
 }
 
-ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
+ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores, std::uint32_t nodes) {
     ProgressLoop::Options loop;
     loop.arity = options.arity;
     loop.readers = options.readers;
@@ -115,6 +115,9 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores) {
     loop.mover.spreading.push = options.push;
     loop.cores = cores;
     loop.compression = options.compress;
+    if (options.local) {  // all nodes are on this machine, and share its cores
+        loop.pacer.pause_crowded = std::min(loop.pacer.pause_crowded * nodes, loop.pacer.pause_max);
+    }
     return loop;
 }
 
@@ -172,7 +175,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
            })},
           [this](const ObjectKey& key, FetchFor why) { loop_.want(key, why); }),
       loop_(
-          loop_options(options_, cores),
+          loop_options(options_, cores, fabric_->size()),
           {.trees = trees_,
            .cache = cache_,
            .backing = backing_,

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-
 namespace copper {
 
 std::vector<Listing::Entry> ListedDirectory::slice(std::size_t first, std::size_t count) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace copper {
 
 // Slots removed from the table are destroyed after the lock is released, because that may close a file.
