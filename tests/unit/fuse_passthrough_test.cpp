@@ -121,7 +121,7 @@ TEST_F(FusePassthrough, EndsWithTheCachedBytes) {
     passthrough->close(node);
     ASSERT_TRUE(collect());
     EXPECT_NE(passthrough->open(node, version_of(now)), 0);
-    for (const std::uint32_t index : {0, 1, 2}) {
+    for (const std::uint32_t index : {0U, 1U, 2U}) {
         test::drop(cache, key_of(now, index));
     }
     EXPECT_NE(passthrough->open(node, version_of(now)), 0);
