@@ -27,6 +27,7 @@
 #include "base/checksum.hpp"
 #include "collectives/mover.hpp"
 #include "fabric/mpi/mpi_fabric.hpp"
+#include "tests/support/drop.hpp"
 #include "wire/wire.hpp"
 
 namespace copper {
@@ -113,7 +114,9 @@ class Rig final : private Mover::Effects {
             MPI_Test(&all_done, &done, MPI_STATUS_IGNORE);
             return done != 0;
         });
-        cache_.drop("/bench");
+        for (key_.index = 0; key_.index < extents_; ++key_.index) {
+            test::drop(cache_, key_);
+        }
         return finished_ - start;
     }
 
