@@ -201,8 +201,8 @@ Blob encode_body(const Directory& directory) {
         directory.operation_time.count(), 0, std::numeric_limits<std::uint32_t>::max()));
     const auto names = directory.has_all_names() ? to_wire(builder, directory.names)
                                                  : to_wire(builder, listing_of(directory.first_names));
-    return finish(builder,
-                  wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation, names));
+    return finish(builder, wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation,
+                                                     names, !directory.has_all_names()));
 }
 
 Blob encode_body(const XattrBatch& batch) {
@@ -319,7 +319,7 @@ std::optional<Listing> from_wire(const wire::ListingBody& body) {
 
 std::optional<Directory> from_wire(const wire::DirectoryBody& body) {
     auto names = from_wire(*body.names());
-    if (!names || names->has_attributes()) {
+    if (!names || names->has_attributes() || (!body.is_in_pieces() && body.entries() != names->size())) {
         return std::nullopt;
     }
     Directory directory{.version = body.version(),
@@ -327,7 +327,7 @@ std::optional<Directory> from_wire(const wire::DirectoryBody& body) {
                         .first_names = {},
                         .names = {},
                         .operation_time = std::chrono::microseconds(body.operation_microseconds())};
-    const bool has_all_names = body.entries() == names->size();
+    const bool has_all_names = !body.is_in_pieces();
     for (std::size_t i = 0; i < (has_all_names ? std::min(names->size(), 1UL) : names->size()); ++i) {
         directory.first_names.emplace_back(names->name(i));
     }

@@ -798,6 +798,23 @@ TEST(WireNonsense, NamesOutOfOrder) {
 
 // Whoever has a directory's object takes it to have all its names, or to have pieces.
 TEST(WireNonsense, DirectoriesThatDoNotCountTheirNames) {
+    const Publication publication = publication_of({ObjectKind::directory, "/app"}, some_directory());
+    const Frame frame = encode(publication);
+    const auto body = copy_of(frame.body);
+    const std::uint64_t entries = publication.object->directory()->entries;
+    std::size_t places = 0;
+    for (std::size_t i = 0; i + sizeof entries <= body.size(); i += sizeof(std::uint32_t)) {
+        if (std::memcmp(body.data() + i, &entries, sizeof entries) != 0) {
+            continue;
+        }
+        for (const std::uint64_t claimed : {entries - 1, entries + 1, 3 * std::uint64_t{piece_entries}}) {
+            auto damaged = body;
+            std::memcpy(damaged.data() + i, &claimed, sizeof claimed);
+            const auto decoded = decode(vouch_for(frame, damaged));
+            places += decoded ? 0U : 1U;
+        }
+    }
+    EXPECT_GE(places, 3U);
     Directory nothing;
     nothing.version = 5;
     nothing.entries = 1;  // so that it is written as one of pieces

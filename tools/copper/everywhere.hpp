@@ -25,7 +25,7 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
 // Runs `command` on all of these nodes at once. Returns all that they print.
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
                         const std::vector<std::string>& command);
-// Runs `command` on each of these nodes by itself, several at a time. Returns all that they print.
+// Runs `command` on each of these nodes alone, several nodes at a time. Returns all that they print.
 std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
                          const std::vector<std::string>& command);
 
