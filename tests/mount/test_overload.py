@@ -65,8 +65,10 @@ class Overload(MountTestCase):
         flood.stdin.write("\n")
         flood.stdin.flush()
         self.assertEqual(f"{count}\n", flood.stdout.readline())
-        backing = job.totals()["backing"]
-        self.assertEqual(1, backing["file_opens"])
+        totals = job.totals()
+        # A node without a processor may look dead or slow to the other, which then reads the file too.
+        doubts = totals["fabric"]["passed_on"] + sum(totals["fallbacks"][why] for why in ("peer_lost", "direct_reads"))
+        self.assertIn(totals["backing"]["file_opens"], (1, 2) if doubts else (1,), totals)
 
     def test_few_descriptors(self):
         tree = package_tree("numpy")
