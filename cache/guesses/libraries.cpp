@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/path.hpp"
@@ -70,11 +71,31 @@ ElfDynamic elf_dynamic_of(std::string_view section) {
             dynamic.text_address = entry.d_un.d_ptr;
         } else if (entry.d_tag == DT_NEEDED) {
             dynamic.needed.push_back(entry.d_un.d_val);
+        } else if (entry.d_tag == DT_RUNPATH || (entry.d_tag == DT_RPATH && !dynamic.search_path)) {
+            dynamic.search_path = entry.d_un.d_val;  // ld.so ignores DT_RPATH if there is DT_RUNPATH
         } else if (entry.d_tag == DT_NULL) {
             break;
         }
     }
     return dynamic;
+}
+
+std::vector<std::string> places_of(std::string_view search_path, std::string_view origin) {
+    std::vector<std::string> places;
+    while (!search_path.empty()) {
+        const std::string_view entry = search_path.substr(0, search_path.find(':'));
+        search_path.remove_prefix(std::min(entry.size() + 1, search_path.size()));
+        for (const std::string_view token : {"$ORIGIN", "${ORIGIN}"}) {
+            const std::string_view rest = entry.substr(std::min(token.size(), entry.size()));
+            if (entry.starts_with(token) && (rest.empty() || rest.starts_with('/'))) {
+                const auto path = std::filesystem::path(origin).concat(rest).lexically_normal();
+                if (auto place = normalise_path(path.native())) {
+                    places.push_back(*std::move(place));
+                }
+            }
+        }
+    }
+    return places;
 }
 
 void Libraries::read(const FirstBytes& file) {
@@ -108,23 +129,41 @@ void Libraries::follow(const FirstBytes& file, const ElfFile& elf, const ElfDyna
     if (!text) {
         return;
     }
-    const std::string beside(parent_path(file.path));
-    for (std::size_t i = 0; i < std::min(dynamic.needed.size(), needed_max); ++i) {
-        ahead_->bytes(file, *text + dynamic.needed[i], name_bytes_max,
-                      [self = shared_from_this(), beside](std::string_view name) {
-                          self->need(beside, std::string(name.substr(0, name.find('\0'))));
+    look_in(std::string(parent_path(file.path)), file, *text, dynamic.needed);
+    if (!dynamic.search_path) {
+        return;
+    }
+    ahead_->bytes(
+        file, *text + *dynamic.search_path, path_bytes_max,
+        [self = shared_from_this(), file, text = *text, needed = dynamic.needed](std::string_view path) {
+            auto places = places_of(path.substr(0, path.find('\0')), parent_path(file.path));
+            places.resize(std::min(places.size(), places_max));
+            for (const std::string& place : places) {
+                self->look_in(place, file, text, needed);
+            }
+        });
+}
+
+void Libraries::look_in(const std::string& directory, const FirstBytes& file, std::uint64_t text_offset,
+                        const std::vector<std::uint64_t>& needed) {
+    for (std::size_t i = 0; i < std::min(needed.size(), needed_max); ++i) {
+        ahead_->bytes(file, text_offset + needed[i], name_bytes_max,
+                      [self = shared_from_this(), directory](std::string_view name) {
+                          self->need(directory, std::string(name.substr(0, name.find('\0'))));
                       });
     }
 }
 
 void Libraries::need(const std::string& directory, const std::string& name) {
-    const ObjectPtr names = ahead_->known_names(directory);
-    const std::string path = join_path(directory, name);
-    if (names == nullptr || !is_valid_name(name) || !names->directory()->names.find(name) ||
-        !ahead_->remember("needed " + path)) {
+    if (!is_valid_name(name)) {
         return;
     }
-    ahead_->file(path, counters_, [self = shared_from_this()](const FirstBytes& file) { self->read(file); });
+    ahead_->names(directory, [self = shared_from_this(), directory, name](const Directory& names) {
+        const std::string path = join_path(directory, name);
+        if (names.names.find(name) && self->ahead_->remember("needed " + path)) {
+            self->ahead_->file(path, self->counters_, [self](const FirstBytes& file) { self->read(file); });
+        }
+    });
 }
 
 }  // namespace copper

@@ -273,6 +273,40 @@ class Imported(SlowTestCase):
                                  job.totals())
 
 
+class LinkedLibraries(SlowTestCase):
+    """A library names what it needs: that is fetched at the same time, from where the linker will look."""
+
+    NEEDED = 4
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.source = cls.make_directory()
+        libraries = pathlib.Path(cls.source, "package.libs")  # as auditwheel lays them out
+        libraries.mkdir()
+        cls.extension = pathlib.Path("package", "core", "fast.so")
+        pathlib.Path(cls.source, cls.extension).parent.mkdir(parents=True)
+        needed = None
+        for number in reversed(range(cls.NEEDED)):
+            cls.link(libraries / f"libpart{number}.so", "$ORIGIN", libraries, needed)
+            needed = f"part{number}"
+        cls.link(pathlib.Path(cls.source, cls.extension), "$ORIGIN/../../package.libs", libraries, needed)
+
+    @staticmethod
+    def link(output, search_path, libraries, needed):
+        words = ["-Wl,--no-as-needed", f"-l{needed}"] if needed else []
+        subprocess.run(["gcc", "-x", "c", "/dev/null", "-shared", "-fPIC", "-o", str(output), f"-Wl,-rpath,{search_path}",
+                        f"-L{libraries}", *words], check=True)
+
+    def test_they_are_fetched_ahead(self):
+        original = self.serve("metadata_latency_ms = 20\ndata_latency_ms = 20\n").mount()
+        job = self.launch(nodes=1, trees=[original])
+        extension = f"{job.mirrored(0, original)}/{self.extension}"
+        self.run_program(sys.executable, "-I", "-c", f"import ctypes; ctypes.CDLL({extension!r})")
+        fuse = job.totals()["fuse"]
+        self.assertEqual((self.NEEDED, self.NEEDED), (fuse["libraries_fetched"], fuse["libraries_used"]))
+
+
 class Storm(SlowTestCase):
     def storm(self, *words, expected=0):
         done = subprocess.run([STORM, *words], capture_output=True, text=True, timeout=500, check=False)

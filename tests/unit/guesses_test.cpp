@@ -31,10 +31,17 @@ std::string compiled(const std::vector<std::string>& identifiers) {
     return text + " and more";
 }
 
+using SearchPath = std::map<ElfW(Sxword), std::string>;  // by DT_RPATH or DT_RUNPATH
+
 // A library of one segment that needs others. `bytes`: how large it is at least.
-std::string library(const std::vector<std::string>& needed, std::size_t bytes = 0) {
+std::string library(const std::vector<std::string>& needed, std::size_t bytes = 0,
+                    const SearchPath& search_path = {}) {
     std::string names(1, '\0');
     std::vector<ElfW(Dyn)> dynamic;
+    for (const auto& [tag, path] : search_path) {
+        dynamic.push_back({.d_tag = tag, .d_un = {.d_val = names.size()}});
+        names += path + '\0';
+    }
     for (const std::string& name : needed) {
         dynamic.push_back({.d_tag = DT_NEEDED, .d_un = {.d_val = names.size()}});
         names += name + '\0';
@@ -268,6 +275,42 @@ TEST_F(LibrariesTest, WhatALibraryNeedsIsFetchedWithItAllAtOnce) {
     EXPECT_EQ(fetched(ObjectKind::extent),
               (std::set<std::string>{"/t/lib/liba.so", "/t/lib/libb.so.1.2", "/t/lib/libc.so",
                                      "/t/lib/libc.so#1", "/t/lib/libc.so#2", "/t/lib/libc.so#3"}));
+}
+
+TEST(PlacesOf, ThoseThatFollowTheLibraryAreFound) {
+    using Places = std::vector<std::string>;
+    EXPECT_EQ(places_of("$ORIGIN/../../numpy.libs:/opt/lib:${ORIGIN}", "/t/numpy/core"),
+              (Places{"/t/numpy.libs", "/t/numpy/core"}));
+    EXPECT_EQ(places_of("$ORIGIN/./lib//x/", "/t"), (Places{"/t/lib/x"}));
+    EXPECT_EQ(places_of("$ORIGIN/../../../..", "/t/a"), (Places{"/"}));
+    for (const char* none : {"", ":", "lib", "$ORIGINAL/lib", "$LIB", "x/$ORIGIN", "/opt/lib", "${ORIGIN"}) {
+        EXPECT_TRUE(places_of(none, "/t").empty()) << none;
+    }
+}
+
+// As wheels and conda lay libraries out.
+TEST_F(LibrariesTest, WhatALibraryNeedsIsFetchedFromItsSearchPath) {
+    put("/t/p/core/fast.so",
+        library({"libblas-1a2b.so"}, 0, {{DT_RUNPATH, "/opt/lib:$ORIGIN/../../p.libs"}}));
+    put("/t/p.libs/libblas-1a2b.so", library({"libgfortran.so"}, 0, {{DT_RPATH, "$ORIGIN/below"}}));
+    put("/t/p.libs/below/libgfortran.so", library({}, 0, {{DT_RUNPATH, "$ORIGIN/nowhere"}}));
+    use("/t/p/core/fast.so");
+    arrive();
+    EXPECT_EQ(fetched(ObjectKind::extent),
+              (std::set<std::string>{"/t/p/core/fast.so", "/t/p.libs/libblas-1a2b.so",
+                                     "/t/p.libs/below/libgfortran.so"}));
+    EXPECT_FALSE(fetched(ObjectKind::directory).contains("/opt/lib"));
+}
+
+TEST(ElfDynamicOf, RunPathTakesThePlaceOfRPath) {
+    const std::string both = library({}, 0, {{DT_RPATH, "$ORIGIN/old"}, {DT_RUNPATH, "$ORIGIN/new"}});
+    const auto elf = elf_file_of(bytes_of(both));
+    ASSERT_TRUE(elf);
+    const std::string_view section = std::string_view(both).substr(elf->dynamic.offset, elf->dynamic.bytes);
+    const ElfDynamic dynamic = elf_dynamic_of(section);
+    const auto text = elf->offset_of(dynamic.text_address);
+    ASSERT_TRUE(text && dynamic.search_path);
+    EXPECT_STREQ(both.c_str() + *text + *dynamic.search_path, "$ORIGIN/new");
 }
 
 // The rest of a large one is fetched as it is asked for.
