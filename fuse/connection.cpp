@@ -90,8 +90,9 @@ ssize_t read_request(int device, void* buffer, std::size_t bytes_max, void*) {
 // with 3.14), so the kernel would send one lookup after the other, and each waits for the filesystem. So the
 // answer to INIT is completed on its way.
 void allow_parallel_lookups(fuse_session* session) {
-    const fuse_custom_io io{
-        .writev = write_answer, .read = read_request, .splice_receive = nullptr, .splice_send = nullptr};
+    fuse_custom_io io{};  // newer versions of libfuse have more members
+    io.writev = write_answer;
+    io.read = read_request;
     if (fuse_session_custom_io(session, &io, fuse_session_fd(session)) == 0) {
         next_answer_is_inits() = true;
     }

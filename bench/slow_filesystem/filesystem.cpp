@@ -491,8 +491,9 @@ tl::expected<void, std::string> serve_slow_filesystem(const SlowFilesystemOption
     if (!session || fuse_session_mount(session.get(), options.mount_point.c_str()) != 0) {
         return tl::make_unexpected("cannot mount at " + options.mount_point + " (the reason is above)");
     }
-    const fuse_custom_io io = {
-        .writev = write_answer, .read = read_request, .splice_receive = nullptr, .splice_send = nullptr};
+    fuse_custom_io io{};  // newer versions of libfuse have more members
+    io.writev = write_answer;
+    io.read = read_request;
     const bool is_served = fuse_session_custom_io(session.get(), &io, fuse_session_fd(session.get())) == 0 &&
                            serve(session.get()) == 0;
     filesystem.reset();  // answers what still waits, which takes a session
