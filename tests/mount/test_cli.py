@@ -98,6 +98,7 @@ class Commands(MountTestCase):
         self.assertEqual(2, self.job.command("status", "--json", "--nodes", "--mount", self.job.mount).returncode)
 
     def test_openmetrics(self):
+        os.listdir(self.job.mirrored(0, self.tree))
         text = self.copper("stats", "--openmetrics", "--mount", self.job.mount)
         self.assertTrue(text.rstrip().endswith("# EOF"))
         self.assertRegex(text, r'copper_cache_objects\{job="[^"]+"\} [1-9]')
