@@ -180,11 +180,17 @@ OF_AURORA = """module() { :; }
 mpirun() { env "${7#--genv=}" "${@:8}"; }
 """
 
-# What pbs-hook.py uses of the module that PBS Pro gives to hooks.
-PBS_MODULE = """import types
-EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END, LOG_ERROR = 0x80, 0x100, 0x200, 1
+# What pbs-hook.py uses of the module that PBS Pro gives to hooks. After a launch event, the MoM starts what the hook left.
+PBS_MODULE = """import os, types
+EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END, EXECJOB_LAUNCH, LOG_ERROR = 0x80, 0x100, 0x200, 0x800, 1
+def accept():
+    if now.type == EXECJOB_LAUNCH:
+        os.execve(now.progname, now.argv, now.env)
+    print("accepted")
+now = types.SimpleNamespace(type={event}, job=types.SimpleNamespace(id="{job}", euser="root"), accept=accept,
+                            progname="/bin/bash", argv=["-bash"], env=dict(os.environ))
 def event():
-    return types.SimpleNamespace(type={event}, job=types.SimpleNamespace(id="{job}", euser="root"), accept=lambda: print("accepted"))
+    return now
 def logmsg(level, text):
     print(text)
 """
@@ -214,12 +220,16 @@ class Sites(MountTestCase):
     def flux(self, name, batch_job):
         self.run_quietly([f"{self.site}/flux-{name}.sh"], FLUX_JOB_ID=batch_job, FLUX_JOB_USERID="0", PATH="/usr/bin:/bin")
 
-    def pbs_hook(self, event, batch_job):
+    def pbs(self, event, batch_job):
+        """The hook's command line, and its environment."""
         module = self.make_directory()
         pathlib.Path(module, "pbs.py").write_text(PBS_MODULE.format(event=event, job=batch_job), encoding="utf-8")
-        said = self.run_quietly(["/usr/bin/python3", f"{self.site}/pbs-hook.py"], PYTHONPATH=module, PYTHONDONTWRITEBYTECODE="1",
-                                COPPER_NODE_SCRIPT=f"{self.site}/copper-node.sh")
-        self.assertEqual(b"accepted\n", said)
+        return (["/usr/bin/python3", f"{self.site}/pbs-hook.py"],
+                {"PYTHONPATH": module, "PYTHONDONTWRITEBYTECODE": "1", "COPPER_SITE": self.site})
+
+    def pbs_hook(self, event, batch_job):
+        words, environment = self.pbs(event, batch_job)
+        self.assertEqual(b"accepted\n", self.run_quietly(words, **environment))
 
     def run_quietly(self, words, **environment):
         done = self.run_program(*words, env=environment)
@@ -262,6 +272,41 @@ class Sites(MountTestCase):
                 with open(job.mirrored(2, a_document()), "rb"):
                     hook()
                 self.assertEqual([], job.leftovers())
+
+    def start_shell(self, words, environment, **variables):
+        """What a job's shell says of itself and the mirror, and what was said beside it."""
+        environment = clean_environment(**environment, **variables)
+        environment["PYTHONPATH"] = f"{environment.get('PYTHONPATH', '')}:/usr/share/doc"
+        script = f'echo "$0 $PYTHONPATH"; {self.installed}/bin/copper status 2>/dev/null | head -n 1'
+        done = subprocess.run(words, env=environment, input=script, capture_output=True, text=True, timeout=120, check=True)
+        return done.stdout, done.stderr
+
+    def test_mirror_by_asking(self):
+        """As the MoM of PBS Pro and that of TORQUE start a job's shell, with the script as its input."""
+        for name, words, environment in (("-bash", *self.pbs("EXECJOB_LAUNCH", "42.host")),
+                                         ("/bin/bash", [f"{self.site}/job-starter.sh", "/bin/bash"], {})):
+            job = self.prepare(nodes=1)
+            first = {"COPPER_LOCAL": "1", "COPPER_TREE": "/usr/share/doc", "COPPER_MOUNT": job.mount, "PBS_NODENUM": "0",
+                     "COPPER_LOG_TO_OUTPUT": "true", "PBS_JOBID": "42.host", "PBS_TASKNUM": "00000001"}
+            asks = {**first, "COPPER_MIRROR": "1"}
+            for variables in (first, {**asks, "PBS_TASKNUM": "0000001A"}, {**asks, "PBS_NODENUM": "1"},
+                              {**asks, "COPPER_MIRROR": "/tmp/m:/usr/share/doc"}):
+                with self.subTest(name, **variables):
+                    said, wrong = self.start_shell(words, environment, **variables)
+                    self.assertRegex(said, rf"^{name} \S*:/usr/share/doc\n$")
+                    self.assertEqual("", wrong)
+            with self.subTest(name, **asks):
+                said, wrong = self.start_shell(words, environment, **asks)
+                self.assertRegex(said, rf"^{name} \S*:{job.root(0)}/usr/share/doc\n1 of 1 nodes serve")
+                self.assertEqual("", wrong)
+                self.pbs_hook("EXECJOB_EPILOGUE", "42.host")
+                self.assertEqual([], job.leftovers())
+
+    def test_job_goes_on_if_its_mirror_cannot_start(self):
+        words, environment = self.pbs("EXECJOB_LAUNCH", "42.host")
+        said, wrong = self.start_shell(words, environment, COPPER_MIRROR="1", COPPER_LOCAL="1", COPPER_TREE="/nowhere")
+        self.assertRegex(said, r"^-bash \S*:/usr/share/doc\n$")
+        self.assertRegex(wrong, "^copper: this job runs without its mirror: copper: .*/nowhere")
 
 
 class Setup(MountTestCase):

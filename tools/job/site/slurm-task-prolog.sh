@@ -7,18 +7,13 @@
 set -uo pipefail
 
 job=${SLURM_JOB_ID:-}
-[[ -n ${COPPER_MIRROR:-} || -f /run/copper-asked/$job ]] || exit 0
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-export PATH="${PATH:-/usr/local/bin:/usr/bin:/bin}"
-copper=$here/../../../bin/copper
-[[ -x $copper ]] || copper=$(command -v copper) || exit 0
+[[ ${COPPER_MIRROR:-} == 1 || -f /run/copper-asked/$job ]] || exit 0
+# shellcheck source=tools/job/site/mirror.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/mirror.sh"
 
 # The job's script is not a step.
 if [[ -z ${SLURM_STEP_ID:-} ]]; then
-    # With the daemons' logs in this output, it would not end before they do.
-    if ! said=$(COPPER_LOG_TO_OUTPUT=false "$copper" launch 2>&1 </dev/null); then
-        echo "print copper: this job runs without its mirror: ${said//$'\n'/ }"
-    fi
+    said=$(launch_mirror) || echo "print copper: this job runs without its mirror: $said"
     exit 0
 fi
 "$copper" env --shell slurm 2>/dev/null </dev/null
