@@ -55,7 +55,10 @@ class Installation(InstalledTestCase):
 
     def test_each_command_has_a_manual_page_without_faults(self):
         pages = sorted((self.prefix / "share/man").glob("man*/*"))
-        wanted = {"copper.1", "copperd.8", *(f"copper-{command}.1" for command in self.commands())}
+        scripts = [script.name for script in (self.prefix / "bin").glob("*.sh")]
+        self.assertEqual(6, len(scripts))
+        wanted = {"copper.1", "copperd.8", *(f"copper-{command}.1" for command in self.commands()),
+                  *(f"{script}.1" for script in scripts)}
         self.assertEqual(wanted, {page.name for page in pages})
         self.need("mandoc")
         for page in pages:
@@ -68,6 +71,11 @@ class Installation(InstalledTestCase):
         launch = self.run_program("man", "-l", self.prefix / "share/man/man1/copper-launch.1", env=environment).stdout.decode()
         for option in re.findall(r"^  (--[\w-]+)", self.help("launch"), re.MULTILINE):
             self.assertIn(option, launch)
+        for script in scripts:
+            told = self.run_program(self.prefix / "bin" / script, "--help").stdout.decode()
+            page = self.run_program("man", "-l", self.prefix / f"share/man/man1/{script}.1", env=environment).stdout.decode()
+            for line in re.findall(r"^  (.*?)  ", told, re.MULTILINE):
+                self.assertIn(line, page)
 
     def test_libraries_outside_the_system_are_found(self):
         """As one of a module is: an installed copy keeps the directory in which the build found its MPI."""
@@ -316,7 +324,7 @@ class Package(MountTestCase):
         self.assertRegex(field("Depends"), r"fuse3.*libfuse3-\d+ \(>= 3")
         listed = self.run_program("dpkg-deb", "-c", package).stdout.decode()
         for name in ("bin/copper", "bin/copperd", "bin/launch_copper.sh", "lib/copper/libcopper_check.so",
-                     "share/man/man1/copper-launch.1", "share/man/man8/copperd.8", "share/doc/copper/LICENSE",
+                     "share/man/man1/copper-launch.1", "share/man/man1/launch_copper.sh.1", "share/man/man8/copperd.8", "share/doc/copper/LICENSE",
                      "share/doc/copper/docs/install.md", "share/bash-completion/completions/copper",
                      f"share/copper/modulefiles/copper/{VERSION}.lua", "libexec/copper/site/slurm-epilog.sh"):
             self.assertIn(f" ./usr/{name}\n", re.sub(r"lib/x86_64-linux-gnu/|lib/aarch64-linux-gnu/", "lib/", listed))

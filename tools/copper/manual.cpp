@@ -1,7 +1,8 @@
-// Writes the manual pages, when the project is built: copper_manual DIRECTORY DATE. All text is that of
-// --help.
+// Writes the manual pages, when the project is built: copper_manual DIRECTORY DATE SCRIPT ... All text is
+// that of --help, also for the scripts.
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include "daemon/control/option_flags.hpp"
 #include "daemon/control/version.hpp"
 #include "tools/copper/commands.hpp"
+#include "tools/copper/process.hpp"
 
 namespace {
 
@@ -46,6 +48,57 @@ std::string italic(std::string_view text) {
     return "\\fI" + roff_escaped(text) + "\\fR";
 }
 
+void write_page(const std::filesystem::path& directory, const std::string& name, int section,
+                const std::string& text) {
+    const auto place = directory / ("man" + std::to_string(section));
+    std::filesystem::create_directories(place);
+    std::ofstream file(place / (name + "." + std::to_string(section)));
+    file << text;
+    if (!file.flush()) {
+        throw std::runtime_error("cannot write " + name + " in " + place.string());
+    }
+}
+
+std::string beginning(const std::string& name, int section, const std::string& date, std::string what) {
+    const std::string version = copper::version_text("copper");
+    std::string title = name;
+    std::transform(title.begin(), title.end(), title.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    what = what.substr(0, std::min(what.find(". "), what.find("; ")));
+    return ".TH " + roff_escaped(title) + " " + std::to_string(section) + " " + date + " \"" +
+           version.substr(0, version.find(" (")) + "\" \"Copper\"\n.SH NAME\n" + prose(name + " - " + what) +
+           "\n";
+}
+
+// The paragraphs below the options in --help. "Exit code" and "Examples" get sections of their own.
+std::string rest(const std::string& below_options) {
+    std::string notes;
+    std::string sections;
+    std::string* text = &notes;
+    bool paragraph_begins = true;
+    bool is_example = false;
+    std::istringstream lines(below_options);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("  ") != is_example) {
+            *text += is_example ? ".fi\n" : ".nf\n";
+            is_example = !is_example;
+        }
+        if (line.starts_with("Example")) {
+            text = &(sections += ".SH EXAMPLES\n");
+        } else if (line.starts_with("Exit code")) {
+            text = &(sections += ".SH EXIT STATUS\n" + prose(line) + "\n");
+        } else if (line.empty()) {
+            text = &notes;
+            paragraph_begins = true;
+        } else {
+            const bool new_paragraph = std::exchange(paragraph_begins, false) && text == &notes;
+            *text += (new_paragraph ? ".PP\n" : "") +
+                     (is_example ? roff_escaped(line.substr(2)) : prose(line)) + "\n";
+        }
+    }
+    return notes + sections + (is_example ? ".fi\n" : "");
+}
+
 class Page {
   public:
     Page(const CLI::App& app, std::string command, int section)
@@ -54,33 +107,13 @@ class Page {
     }
 
     void write(const std::filesystem::path& directory, const std::string& date) const {
-        const auto place = directory / ("man" + std::to_string(section_));
-        std::filesystem::create_directories(place);
-        std::ofstream file(place / (name_ + "." + std::to_string(section_)));
-        file << text(date);
-        if (!file.flush()) {
-            throw std::runtime_error("cannot write " + name_ + " in " + place.string());
-        }
+        write_page(directory, name_, section_,
+                   beginning(name_, section_, date, app_.get_description()) + ".SH SYNOPSIS\n" +
+                       synopsis(app_, command_) + ".SH DESCRIPTION\n" + prose(app_.get_description() + ".") +
+                       "\n" + arguments(app_) + commands() + rest(app_.get_footer()) + see_also());
     }
 
   private:
-    std::string text(const std::string& date) const {
-        const std::string version = copper::version_text("copper");
-        std::string title = name_;
-        std::transform(title.begin(), title.end(), title.begin(),
-                       [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-        return ".TH " + roff_escaped(title) + " " + std::to_string(section_) + " " + date + " \"" +
-               version.substr(0, version.find(" (")) + "\" \"Copper\"\n" + name() + ".SH SYNOPSIS\n" +
-               synopsis(app_, command_) + ".SH DESCRIPTION\n" + prose(app_.get_description() + ".") + "\n" +
-               arguments(app_) + commands() + rest() + see_also();
-    }
-
-    std::string name() const {
-        std::string what = app_.get_description();
-        what = what.substr(0, std::min(what.find(". "), what.find("; ")));
-        return ".SH NAME\n" + prose(name_ + " - " + what) + "\n";
-    }
-
     static std::string synopsis(const CLI::App& command, const std::string& words) {
         std::string text = bold(words);
         if (!options_of(command).empty()) {
@@ -124,35 +157,6 @@ class Page {
         return text.empty() ? "" : ".SH COMMANDS\n" + text;
     }
 
-    // The paragraphs below the options in --help. "Exit code" and "Examples" get sections of their own.
-    std::string rest() const {
-        std::string notes;
-        std::string sections;
-        std::string* text = &notes;
-        bool paragraph_begins = true;
-        bool is_example = false;
-        std::istringstream lines(app_.get_footer());
-        for (std::string line; std::getline(lines, line);) {
-            if (line.starts_with("  ") != is_example) {
-                *text += is_example ? ".fi\n" : ".nf\n";
-                is_example = !is_example;
-            }
-            if (line.starts_with("Example")) {
-                text = &(sections += ".SH EXAMPLES\n");
-            } else if (line.starts_with("Exit code")) {
-                text = &(sections += ".SH EXIT STATUS\n" + prose(line) + "\n");
-            } else if (line.empty()) {
-                text = &notes;
-                paragraph_begins = true;
-            } else {
-                const bool new_paragraph = std::exchange(paragraph_begins, false) && text == &notes;
-                *text += (new_paragraph ? ".PP\n" : "") +
-                         (is_example ? roff_escaped(line.substr(2)) : prose(line)) + "\n";
-            }
-        }
-        return notes + sections + (is_example ? ".fi\n" : "");
-    }
-
     std::string see_also() const {
         std::string text = ".SH SEE ALSO\n";
         if (app_.get_name() != "copper") {
@@ -170,6 +174,36 @@ class Page {
     std::string name_;     // "copper-launch"
     int section_;
 };
+
+// --help of a script: "usage: NAME [options]", what it does, a line for each option, and the rest.
+void write_page_of(const std::string& script, const std::filesystem::path& directory,
+                   const std::string& date) {
+    const auto help = capture({script, "--help"}, std::chrono::seconds(10));
+    if (!help || !succeeded(*help)) {
+        throw std::runtime_error(script + " --help failed");
+    }
+    std::istringstream lines(help->text);
+    std::string usage;
+    std::string what;
+    std::getline(lines, usage);
+    std::getline(lines, what);
+    std::string options;
+    std::string others;
+    for (std::string line; std::getline(lines, line);) {
+        const auto gap = line.find("  ", 2);
+        if (line.starts_with("  -") && gap != std::string::npos) {
+            options += ".TP\n" + bold(line.substr(2, gap - 2)) + "\n" +
+                       prose(line.substr(line.find_first_not_of(' ', gap))) + "\n";
+        } else {
+            others += line + "\n";
+        }
+    }
+    const std::string name = std::filesystem::path(script).filename();
+    write_page(directory, name, 1,
+               beginning(name, 1, date, what) + ".SH SYNOPSIS\n" + bold(name) + " [" + italic("OPTION") +
+                   " ...]\n.SH DESCRIPTION\n" + prose(what + ".") + "\n.SH OPTIONS\n" + options +
+                   rest(others) + ".SH SEE ALSO\n.BR copper\\-launch (1),\n.BR copper\\-stop (1)\n");
+}
 
 void write_all(const std::filesystem::path& directory, const std::string& date) {
     CLI::App user;
@@ -189,12 +223,15 @@ void write_all(const std::filesystem::path& directory, const std::string& date) 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        std::cerr << "usage: copper_manual DIRECTORY DATE\n";
+    if (argc < 3) {
+        std::cerr << "usage: copper_manual DIRECTORY DATE SCRIPT ...\n";
         return exit_usage;
     }
     try {
         write_all(argv[1], argv[2]);
+        for (int i = 3; i < argc; ++i) {
+            write_page_of(argv[i], argv[1], argv[2]);
+        }
         return exit_done;
     } catch (const std::exception& error) {
         std::cerr << "copper_manual: " << error.what() << "\n";

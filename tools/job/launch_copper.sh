@@ -11,6 +11,7 @@ command=launch
 usage_of_launch() {
     cat <<'USAGE'
 usage: launch_copper.sh [options]
+Start the mirror, with the options of ALCF Copper 1.0
   -l 0..5   log level: 0 none, 1 fatal, 2 error, 3 warning, 4 info, 5 debug (default 0)
   -t WHERE  where logs go: file, stdout or both (default file)
   -d DIR    output below DIR/<jobid>/ (default ~/copper-logs)
@@ -23,16 +24,23 @@ usage: launch_copper.sh [options]
   -I s      the same, and every s seconds while the job runs to DIR/<jobid>/profiling/snapshot-*/
   -E ms -s seconds -F file -a mode -n net     accepted, not needed any more
 The same with `copper launch`: see `copper launch --help`.
+Examples:
+  launch_copper.sh
+  launch_copper.sh -d "$PBS_O_WORKDIR/copper-logs" -P
 USAGE
 }
 
 usage_of_stop() {
     cat <<'USAGE'
 usage: stop_copper.sh [options]
+Stop the mirror, with the options of ALCF Copper 1.0
   -v DIR    mount point (default /tmp/$USER/copper)
   -d DIR    as for launch_copper.sh: profiling outputs go below DIR/<jobid>/ (default ~/copper-logs)
   -l -t -T -M -E -P -N -A -I -s -b -F -a -n   accepted, not needed
 The same with `copper stop`: see `copper stop --help`.
+Examples:
+  stop_copper.sh
+  stop_copper.sh -d "$PBS_O_WORKDIR/copper-logs"
 USAGE
 }
 
@@ -46,17 +54,6 @@ misused() {
     "usage_of_$command" >&2
     exit 1
 }
-
-here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-copper=''
-for candidate in "$here/copper" "$here/../bin/copper"; do
-    if [[ -f $candidate && -x $candidate ]]; then
-        copper=$candidate
-        break
-    fi
-done
-copper=${copper:-$(command -v copper || true)}
-[[ -n $copper ]] || fail "the program 'copper' is neither beside this script nor in PATH"
 
 case $name in
     *_aurora*) wanted_cores=48,49,50,51 ;;
@@ -104,6 +101,17 @@ while getopts ':l:t:d:T:M:E:PN:AI:s:b:F:a:n:v:h' flag; do
 done
 shift $((OPTIND - 1))
 (($# == 0)) || misused "unexpected argument: $1"
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+copper=''
+for candidate in "$here/copper" "$here/../bin/copper"; do
+    if [[ -f $candidate && -x $candidate ]]; then
+        copper=$candidate
+        break
+    fi
+done
+copper=${copper:-$(command -v copper || true)}
+[[ -n $copper ]] || fail "the program 'copper' is neither beside this script nor in PATH"
 
 # As there, without the server's name.
 job=${PBS_JOBID:-${SLURM_JOB_ID:-${FLUX_JOB_ID:-local}}}
