@@ -307,27 +307,51 @@ class DebianRoot:
 
 
 class Package(MountTestCase):
-    """The Debian package, installed and used where nothing else is."""
+    FILES = ("bin/copper", "bin/copperd", "bin/launch_copper.sh", "lib/copper/libcopper_check.so",
+             "share/man/man1/copper-launch.1", "share/man/man1/launch_copper.sh.1", "share/man/man8/copperd.8",
+             "share/doc/copper/LICENSE", "share/doc/copper/docs/install.md", "share/bash-completion/completions/copper",
+             f"share/copper/modulefiles/copper/{VERSION}.lua", "libexec/copper/site/slurm-epilog.sh")
 
-    def setUp(self):
+    def package(self, generator, *tools):
+        """The package in a directory of its own."""
         self.need_root()
-        for tool in ("dpkg-shlibdeps", "file"):
+        for tool in tools:
             if not shutil.which(tool):
                 self.skipTest(f"needs {tool}")
-
-    def test_is_complete(self):
         place = pathlib.Path(self.make_directory())
-        self.run_program("cpack", "-G", "DEB", "--config", build_directory() / "CPackConfig.cmake", "-B", place, cwd=place)
-        package, = place.glob("*.deb")
+        self.run_program("cpack", "-G", generator, "--config", build_directory() / "CPackConfig.cmake", "-B", place, cwd=place)
+        package, = place.glob(f"*.{generator.lower()}")
+        return package
+
+    def check_files(self, listed):
+        """Of the files' paths, one per line."""
+        listed = re.sub(rf"/lib(64|/{MULTIARCH})/", "/lib/", listed)
+        for name in self.FILES:
+            self.assertRegex(listed, rf"(?m)/usr/{re.escape(name)}$")
+
+    def test_rpm_is_complete(self):
+        """Its database is that of an empty root, so what the package depends on is missing there."""
+        package = self.package("RPM", "rpmbuild", "rpm")
+        self.assertRegex(self.run_program("rpm", "-qpR", package).stdout.decode(), r"(?m)^fuse3$")
+        root = package.parent / "root"
+        rpm = ["rpm", "--root", root, "--dbpath", "/rpm"]
+        self.run_program(*rpm, "--nodeps", "-i", package)
+        self.check_files(self.run_program(*rpm, "-ql", "copper").stdout.decode())
+        for name in self.FILES[:3]:
+            self.assertTrue(os.access(root / "usr" / name, os.X_OK))
+        said = self.run_program(root / "usr/bin/copper", "--version").stdout.decode()
+        self.assertTrue(said.startswith(f"copper {VERSION} "), said)
+        self.run_program(*rpm, "-e", "copper")
+        self.assertEqual([], list(root.rglob("*copper*")))
+
+    def test_deb_is_complete(self):
+        """It is installed and used where nothing else is."""
+        package = self.package("DEB", "dpkg-shlibdeps", "file")
+        place = package.parent
         field = lambda name: self.run_program("dpkg-deb", "-f", package, name).stdout.decode()
         self.assertEqual(f"{VERSION}\n", field("Version"))
         self.assertRegex(field("Depends"), r"fuse3.*libfuse3-\d+ \(>= 3")
-        listed = self.run_program("dpkg-deb", "-c", package).stdout.decode()
-        for name in ("bin/copper", "bin/copperd", "bin/launch_copper.sh", "lib/copper/libcopper_check.so",
-                     "share/man/man1/copper-launch.1", "share/man/man1/launch_copper.sh.1", "share/man/man8/copperd.8", "share/doc/copper/LICENSE",
-                     "share/doc/copper/docs/install.md", "share/bash-completion/completions/copper",
-                     f"share/copper/modulefiles/copper/{VERSION}.lua", "libexec/copper/site/slurm-epilog.sh"):
-            self.assertIn(f" ./usr/{name}\n", re.sub(r"lib/x86_64-linux-gnu/|lib/aarch64-linux-gnu/", "lib/", listed))
+        self.check_files(self.run_program("dpkg-deb", "-c", package).stdout.decode())
 
         root = DebianRoot(place / "root", field("Depends"))
         self.addCleanup(lambda: self.assertEqual([], mounts_below(place)))
