@@ -128,7 +128,10 @@ class Slurm:
 
     def wait_until_idle(self):
         wanted = {host: "idle" for host in self.hosts.names}
-        wait_until(lambda: self.states() == wanted, SECONDS_MAX, "all nodes idle")
+        try:
+            wait_until(lambda: self.states() == wanted, SECONDS_MAX, "all nodes idle")
+        except CopperError as error:
+            raise CopperError(f"{error}: {self.states()}, {sorted(self.hosts.traces())}\n{self.logs()}") from None
 
     def states(self):
         """The state of each node, as {host: state}."""
