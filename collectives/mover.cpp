@@ -185,7 +185,7 @@ void Mover::fetch(const ObjectKey& key, Wait& wait) {
 }
 
 void Mover::ask(Rank whom, const ObjectKey& key, Wait& wait) {
-    waiting_.ask(key, whom, now_);
+    waiting_.ask(key, whom, route(key).reader, now_);
     const bool by_several =
         wait.wanted == Interest::Wanted::by_several || spreading_.wanted(key) == Interest::Wanted::by_several;
     ++counters_.interests_sent;
@@ -391,7 +391,9 @@ void Mover::membership_changed(TimePoint now) {
         }
         const bool is_on_the_way =
             wait->asked() == next_hop(key, *wait) || wait->asked() == other_way(key, *wait);
-        if (!is_on_the_way || !membership_.is_alive(*wait->asked())) {
+        // Even if the way stays: whoever is on it may not have heard that the reader is lost.
+        const bool has_new_reader = std::get<Asked>(wait->state).reader != route(key).reader;
+        if (!is_on_the_way || has_new_reader || !membership_.is_alive(*wait->asked())) {
             ask_again(key, *wait);
         }
     }

@@ -59,10 +59,11 @@ Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Intere
     return Joined::first;
 }
 
-void Waiting::ask(const ObjectKey& key, Rank whom, TimePoint now) {
+void Waiting::ask(const ObjectKey& key, Rank whom, Rank reader, TimePoint now) {
     Wait& wait = waits_.at(key);
     const Asked* before = std::get_if<Asked>(&wait.state);
-    wait.state = Asked{.whom = whom, .ways_tried = before != nullptr ? before->ways_tried : 0};
+    wait.state =
+        Asked{.whom = whom, .reader = reader, .ways_tried = before != nullptr ? before->ways_tried : 0};
     set_timer(key, wait, now);
 }
 

@@ -26,6 +26,7 @@ namespace copper {
 // Another node was asked for the object.
 struct Asked {
     Rank whom;
+    Rank reader;                         // whom the object was expected of
     std::uint32_t ways_tried = 0;        // since the last sign of work
     std::chrono::milliseconds spent{0};  // the last Working::spent received
 };
@@ -73,7 +74,7 @@ class Waiting {
                                     std::chrono::microseconds early, TimePoint now);
     Joined add_asker(const ObjectKey& key, Rank from, const Interest& interest, TimePoint now);
 
-    void ask(const ObjectKey& key, Rank whom, TimePoint now);
+    void ask(const ObjectKey& key, Rank whom, Rank reader, TimePoint now);
     void read_here(const ObjectKey& key);
     // Due again at `latest`.
     void wait_for_turn(const ObjectKey& key, TimePoint latest);

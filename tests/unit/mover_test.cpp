@@ -545,6 +545,24 @@ TEST(Mover, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
     EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)});
 }
 
+TEST(Mover, TheNodeThatWasAskedHearsOfANewReader) {
+    for (std::uint32_t position = 1; position < Node::default_size; ++position) {
+        Node node(at(listing_key, position));
+        node.mover.want(listing_key, FetchFor::demand, start);
+        node.effects.take<Interest>();
+
+        node.suspect(reader_of(listing_key), start + 1s);
+        if (node.reader(listing_key) == node.membership.self()) {
+            EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+            continue;
+        }
+        const auto interests = node.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U) << "position " << position;
+        EXPECT_EQ(interests[0].second.news,
+                  (std::vector<News>{{.rank = reader_of(listing_key), .state = NodeState::suspect}}));
+    }
+}
+
 TEST(Mover, TheLastNodeReadsInTheOfficeOfAll) {
     Node node(at(listing_key, 3));
     node.mover.want(listing_key, FetchFor::demand, start);
