@@ -65,6 +65,7 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
                  .failure_detector = options_.failure_detector},
                 around_.trees, *this),
       pacer_(options_.pacer),
+      reads_({.bytes_for_others_max = options_.mover.bytes_for_others_max}),
       compressor_(options_.compression),
       pool_(options_.pool) {}
 
@@ -106,7 +107,7 @@ void ProgressLoop::run() {
         is_at(Activity::what_was_due);
         run_due();
         is_at(Activity::starting_reads);
-        start_reads();
+        begin_reads();
         if (moved) {
             turns_.record(now() - began);
         }
@@ -149,7 +150,7 @@ bool ProgressLoop::take_events() {
 void ProgressLoop::handle(Event& event, TimePoint time) {
     std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, want.why, time); },
                           [&](ReadDone& done) {
-                              --reads_for(done.whom).in_flight;
+                              reads_.ended(done.whom);
                               protocol_.read_done(done.key, done.object, time);
                           },
                           [](Task& task) { task(); }},
@@ -284,8 +285,8 @@ std::uint64_t ProgressLoop::backlog_bytes() {
 }
 
 void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
-    reads_for(whom).waiting.push_back(key);
-    start_reads();
+    reads_.add(key, whom);
+    begin_reads();
 }
 
 // Runs in a thread of the pool. Objects that are never sent stay plain.
@@ -303,45 +304,14 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
     return is_shared ? compressor_.compress(key, std::move(object), link) : object;
 }
 
-// Reads that may not begin yet stay in the queue. The loop comes back here, because each finished read posts
-// an event, and each message that leaves moves the loop.
-void ProgressLoop::start_reads() {
-    for (const ReadFor whom : {ReadFor::itself, ReadFor::others, ReadFor::ahead}) {
-        auto& waiting = reads_for(whom).waiting;
-        while (!waiting.empty() && may_read(whom) && start_read(waiting.front(), whom)) {
-            waiting.pop_front();
-        }
-    }
-}
-
-ProgressLoop::Reads& ProgressLoop::reads_for(ReadFor whom) {
-    switch (whom) {
-        case ReadFor::itself:
-            return reads_for_itself_;
-        case ReadFor::others:
-            return reads_for_others_;
-        case ReadFor::ahead:
-            break;
-    }
-    return reads_ahead_;
-}
-
-bool ProgressLoop::may_read(ReadFor whom) const {
-    if (whom == ReadFor::itself) {
-        return true;
-    }
-    const std::uint64_t in_flight = reads_for_others_.in_flight + reads_ahead_.in_flight;
-    const bool has_turn = whom == ReadFor::others || reads_ahead_.in_flight < options_.reads_ahead_max;
-    return has_turn &&
-           in_flight * extent_bytes + around_.fabric.backlog_bytes() < options_.mover.bytes_for_others_max;
-}
-
-bool ProgressLoop::start_read(const ObjectKey& key, ReadFor whom) {
-    const bool submitted = pool_.submit([this, key, whom, link = around_.fabric.link()] {
-        push(ReadDone{key, whom, read_and_code(key, link)}, SIZE_MAX);
+// The loop comes back here, because each finished read posts an event, and each message that leaves moves the
+// loop.
+void ProgressLoop::begin_reads() {
+    reads_.begin_reads(around_.fabric.backlog_bytes(), [this](const ObjectKey& key, ReadFor whom) {
+        return pool_.submit([this, key, whom, link = around_.fabric.link()] {
+            push(ReadDone{key, whom, read_and_code(key, link)}, SIZE_MAX);
+        });
     });
-    reads_for(whom).in_flight += submitted ? 1 : 0;
-    return submitted;
 }
 
 void ProgressLoop::send(std::span<const Rank> to, const Message& message) {

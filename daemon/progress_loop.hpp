@@ -5,7 +5,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "cache/cache.hpp"
 #include "cache/compressor.hpp"
 #include "collectives/protocol.hpp"
+#include "collectives/read_queue.hpp"
 #include "daemon/core_gauge.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
@@ -42,7 +42,6 @@ class ProgressLoop final : private Protocol::Effects {
         FailureDetector::Options failure_detector;
         // They wait for the filesystem most of the time, so there are many more than cores.
         ReaderPool::Options pool{.threads = 32};
-        std::uint64_t reads_ahead_max = 24;  // at a time: programs that wait have the rest of the threads
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;
@@ -94,9 +93,7 @@ class ProgressLoop final : private Protocol::Effects {
     std::uint64_t frames_refused() const { return frames_refused_; }
     // How long the turns took that had work to do. During a turn, the node answers nobody.
     const LatencyHistogram& turns() const { return turns_; }
-    std::uint64_t reads_in_flight() const {
-        return reads_for_itself_.in_flight + reads_for_others_.in_flight + reads_ahead_.in_flight;
-    }
+    std::uint64_t reads_in_flight() const { return reads_.in_flight(); }
 
   private:
     struct Want {
@@ -109,10 +106,6 @@ class ProgressLoop final : private Protocol::Effects {
         ObjectPtr object;
     };
     using Event = std::variant<Want, ReadDone, Task>;
-    struct Reads {
-        std::deque<ObjectKey> waiting;  // at most one per read that the Mover has pending
-        std::uint64_t in_flight = 0;    // in the pool
-    };
     struct Inbox {
         std::vector<Event> events;
         bool sleeping = false;  // the loop sleeps: notify it after adding an event
@@ -138,10 +131,7 @@ class ProgressLoop final : private Protocol::Effects {
     void warn_of_strangers();
     void look_after_itself(TimePoint now);
     bool poll_fabric();
-    void start_reads();
-    bool start_read(const ObjectKey& key, ReadFor whom);
-    bool may_read(ReadFor whom) const;
-    Reads& reads_for(ReadFor whom);
+    void begin_reads();
     ObjectPtr read_and_code(const ObjectKey& key, const Link& link);
     void run_due();
     std::optional<TimePoint> next_deadline() const;
@@ -168,9 +158,7 @@ class ProgressLoop final : private Protocol::Effects {
     CoreGauge cores_;
     std::map<std::uint64_t, std::function<void(const Parts&)>> callers_;
     std::multimap<TimePoint, Task> tasks_;
-    Reads reads_for_others_;
-    Reads reads_for_itself_;
-    Reads reads_ahead_;
+    ReadQueue reads_;
     std::uint64_t frames_refused_ = 0;
     LatencyHistogram turns_;
     bool warned_of_strangers_ = false;

@@ -18,6 +18,7 @@
 #include "cache/read_ahead.hpp"
 #include "cache/resolve.hpp"
 #include "collectives/protocol.hpp"
+#include "collectives/read_queue.hpp"
 #include "profile/replay.hpp"
 #include "profile/use_log.hpp"
 #include "tests/sim/events.hpp"
@@ -29,7 +30,6 @@ using bench::Operation;
 
 // As daemon/progress_loop.hpp has them.
 constexpr std::size_t reader_threads = 32;
-constexpr std::uint64_t reads_ahead_max = 24;
 // How long a program keeps a core that others wait for.
 constexpr nanoseconds time_slice{3'000'000};
 
@@ -316,10 +316,6 @@ class Node final : public Protocol::Effects {
     void state_changed(Rank, NodeState) override {}
 
   private:
-    struct Reads {
-        std::deque<ObjectKey> waiting;
-        std::uint64_t in_flight = 0;
-    };
     struct Read {
         ObjectKey key;
         ReadFor whom;
@@ -340,9 +336,7 @@ class Node final : public Protocol::Effects {
     void want(const ObjectKey& key, FetchFor why);
     void transmit(Rank to, const std::shared_ptr<const Message>& message, std::uint64_t bytes, Lane lane);
 
-    Reads& reads_for(ReadFor whom) { return reads_[static_cast<std::size_t>(whom)]; }
-    bool may_read(ReadFor whom);
-    void start_reads();
+    void begin_reads();
     void work_in_pool();
     void next_step(const std::shared_ptr<Read>& read);
     Filesystem::Client& client();
@@ -369,7 +363,7 @@ class Node final : public Protocol::Effects {
     std::array<TimePoint, lane_count> link_free_{};
     TimePoint receiver_free_{};
     std::deque<Outgoing> outgoing_;
-    std::array<Reads, 3> reads_;  // by ReadFor
+    ReadQueue reads_{{}};
     std::deque<std::shared_ptr<Read>> pool_;
     std::size_t threads_busy_ = 0;
     bool waits_for_link_ = false;
@@ -503,7 +497,7 @@ void Node::finish_in_loop(TimePoint from, nanoseconds work, std::function<void()
     const auto turn = [this, run = std::move(run)] {
         run();
         tick_when_due();
-        start_reads();
+        begin_reads();
     };
     if (loop_free_ <= now()) {
         turn();
@@ -592,35 +586,20 @@ std::uint64_t Node::backlog_bytes(Rank to) {
 
 void Node::read(const ObjectKey& key, ReadFor whom) {
     ++world_.carried.reads[key];
-    reads_for(whom).waiting.push_back(key);
+    reads_.add(key, whom);
 }
 
-bool Node::may_read(ReadFor whom) {
-    if (whom == ReadFor::itself) {
+void Node::begin_reads() {
+    reads_.begin_reads(backlog_bytes(), [this](const ObjectKey& key, ReadFor whom) {
+        pool_.push_back(std::make_shared<Read>(Read{.key = key, .whom = whom, .steps = {}}));
         return true;
-    }
-    const std::uint64_t in_flight =
-        reads_for(ReadFor::others).in_flight + reads_for(ReadFor::ahead).in_flight;
-    const bool has_turn = whom == ReadFor::others || reads_for(ReadFor::ahead).in_flight < reads_ahead_max;
-    return has_turn && in_flight * extent_bytes + backlog_bytes() < Mover::Options().bytes_for_others_max;
-}
-
-void Node::start_reads() {
-    for (const ReadFor whom : {ReadFor::itself, ReadFor::others, ReadFor::ahead}) {
-        Reads& reads = reads_for(whom);
-        while (!reads.waiting.empty() && may_read(whom)) {
-            pool_.push_back(
-                std::make_shared<Read>(Read{.key = reads.waiting.front(), .whom = whom, .steps = {}}));
-            reads.waiting.pop_front();
-            ++reads.in_flight;
-        }
-        if (!reads.waiting.empty() && !waits_for_link_ && backlog_bytes() > 0) {
-            waits_for_link_ = true;
-            world_.events.at(outgoing_.front().leaves, [this] {
-                waits_for_link_ = false;
-                start_reads();
-            });
-        }
+    });
+    if (!reads_.is_empty() && !waits_for_link_ && backlog_bytes() > 0) {
+        waits_for_link_ = true;
+        world_.events.at(outgoing_.front().leaves, [this] {
+            waits_for_link_ = false;
+            begin_reads();
+        });
     }
     work_in_pool();
 }
@@ -644,7 +623,7 @@ void Node::next_step(const std::shared_ptr<Read>& read) {
     if (read->next == read->steps.size()) {
         --threads_busy_;
         in_loop(world_.scenario.network.overhead, [this, read] {
-            --reads_for(read->whom).in_flight;
+            reads_.ended(read->whom);
             protocol_.read_done(read->key, world_.store.read(read->key), now());
         });
         work_in_pool();
