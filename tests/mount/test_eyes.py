@@ -1,23 +1,19 @@
 """What users look at: report, top, logs, and the file for node_exporter. Over real daemons."""
 
-import fcntl
 import html.parser
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
 import time
 
 from copper import REPOSITORY, Copper, clean_environment, copper_program
 from import_storm import package_tree
 from mounted import MountTestCase
 from statistics_fixture import statistics
+from terminal import Terminal
 
 VOID = ("meta", "path", "rect")
 
@@ -45,40 +41,6 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.text += data
-
-
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, words, columns=100, lines=30, **environment):
-        self.master, slave = pty.openpty()
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
-        self.resize(columns, lines)
-        self.process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                                        env=clean_environment(TERM="xterm", **environment))
-        self.shown = ""
-
-    def resize(self, columns, lines):
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def wait_for(self, text, seconds=30):
-        deadline = time.monotonic() + seconds
-        while text not in self.shown:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} is not in {self.shown!r}")
-            if select.select([self.master], [], [], 0.1)[0]:
-                self.shown += os.read(self.master, 65536).decode(errors="replace")
-
-    def end(self, text):
-        """Waits for the end, after which the terminal must be as before."""
-        self.wait_for(text)
-        code = self.process.wait(30)
-        same = termios.tcgetattr(self.slave) == self.before
-        os.close(self.master)
-        os.close(self.slave)
-        return code, same
 
 
 class Eyes(MountTestCase):

@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 
 from copper import clean_environment, copper_program, wait_until
 from slow_mounted import SlowTestCase
+from terminal import Terminal
 
 SECONDS_MAX = 60
 
@@ -215,6 +216,13 @@ class Prefetch(ProfileTestCase):
         wait_until(lambda: job.stats()["per_node"][1]["cache"]["objects"] >= self.FILES, SECONDS_MAX, "the push to all")
         self.assertEqual({}, self.operations(lambda: self.use(job)))
         self.assertEqual(0, node["fallbacks"]["direct_reads"])
+
+    def test_a_terminal_gets_a_bar(self):
+        shown = self.serve("metadata_operations_per_second = 200\n").mount()  # so it takes two seconds
+        job = self.launch(trees=[shown], nodes=1)
+        terminal = Terminal([copper_program(), "prefetch", "--wait", "--mount", job.mount, shown], columns=200)
+        self.assertEqual((0, True), terminal.end(f"{shown}: "))
+        self.assertRegex(terminal.shown, rf"\[#+-+\] \d+ of at least \d+ objects, [0-9.]+ \w+  {shown}")
 
     def test_launch_can_ask_for_it(self):
         job = self.start("--prefetch", f"{self.shown}/used", "--prefetch", f"{self.shown}/unused", nodes=1)

@@ -1,8 +1,10 @@
 #include "tools/copper/prefetch.hpp"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <system_error>
@@ -19,6 +21,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::milliseconds look_every{200};  // what a progress bar shows
+constexpr std::size_t bar_columns = 20;
+constexpr std::size_t usual_columns = 80;
+constexpr const char* clear_line = "\r\033[K";
 
 struct PrefetchOptions {
     std::string mount;
@@ -64,16 +69,14 @@ std::string bytes_of(const json& one) {
     return in_units(one.value("bytes", std::uint64_t{0}));
 }
 
+std::size_t terminal_columns() {
+    winsize size = {};
+    const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
+    return is_known ? size.ws_col : usual_columns;
+}
+
 void show(const json& progress) {
-    std::string line = "\r\033[K";
-    for (const auto& one : progress.value("paths", json::array())) {
-        if (one.value("state", "") == "running") {
-            line += one.value("path", "") + ": " + text_of(one, "fetched") + " objects, " + bytes_of(one) +
-                    ", at least " + text_of(one, "left") + " to come";
-            break;
-        }
-    }
-    std::cerr << line << std::flush;
+    std::cerr << clear_line << progress_line(progress, terminal_columns()) << std::flush;
 }
 
 // What was fetched, and what was not and why.
@@ -107,7 +110,7 @@ Result<void> wait_for_end(const std::string& mount) {
         }
         if (progress->value("done", false)) {
             if (has_terminal) {
-                std::cerr << "\r\033[K";
+                std::cerr << clear_line;
             }
             return report(*progress);
         }
@@ -137,6 +140,23 @@ Result<void> prefetch(const std::string& mount, const std::vector<std::string>& 
         }
     }
     return {};
+}
+
+std::string progress_line(const json& progress, std::size_t columns) {
+    for (const auto& one : progress.value("paths", json::array())) {
+        if (one.value("state", "") != "running") {
+            continue;
+        }
+        const auto fetched = one.value("fetched", std::uint64_t{0}) + one.value("failed", std::uint64_t{0});
+        const auto known = fetched + one.value("left", std::uint64_t{0});
+        const auto full = static_cast<std::size_t>(bar_columns * fetched / std::max<std::uint64_t>(known, 1));
+        const std::string line = "[" + std::string(full, '#') + std::string(bar_columns - full, '-') + "] " +
+                                 std::to_string(fetched) + " of at least " + std::to_string(known) +
+                                 " objects, " + bytes_of(one);
+        const std::string with_path = line + "  " + one.value("path", "");
+        return (with_path.size() < columns ? with_path : line).substr(0, columns - 1);
+    }
+    return "";
 }
 
 void add_prefetch(CLI::App& app, Action& action) {
