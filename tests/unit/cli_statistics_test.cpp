@@ -33,6 +33,16 @@ TEST(StatisticsSummary, AnswersInSixLines) {
               "cache         2 MiB used of 2 GiB\n");
 }
 
+TEST(StatisticsSummary, TellsWhatAProfileSaved) {
+    json replayed = node(90, 20);
+    replayed["profile"] = {
+        {"fetched", 100U}, {"bytes_fetched", 3U << 20U}, {"foretold", 96U}, {"unforeseen", 2U}};
+    EXPECT_NE(summary({replayed, node(90, 0)})
+                  .find("\nprofile       3 MiB fetched ahead, with 96 of the 98 objects that programs on "
+                        "rank 0 used\n"),
+              std::string::npos);
+}
+
 TEST(StatisticsSummary, ClaimsNothingThatWasNotSaved) {
     for (const auto& [files, opens] :
          {std::pair(0U, 0U), std::pair(9U, 0U), std::pair(9U, 9U), std::pair(9U, 5U)}) {

@@ -188,18 +188,25 @@ std::string statistics_summary(const JobStatistics& job) {
     const auto files = count("fuse", "files_read");
     const auto opens = count("backing", "file_opens");
     const auto direct = count("fallbacks", "direct_reads");
-    return table({{"nodes", text_of(job.sum, "nodes") + " of " + std::to_string(job.nodes) + " serve " +
-                                job.mount + " for " + text_of(job.sum, "uptime_seconds") + " s"},
-                  {"files", std::to_string(files) + " read by your programs"},
-                  {"filesystem", std::to_string(opens) + " files opened" + times_fewer(files, opens) + ", " +
-                                     std::to_string(count("backing", "listings")) + " directories read, " +
-                                     std::to_string(operations_of(job.sum)) + " operations in all"},
-                  {"bytes", bytes("backing", "bytes") + " from the filesystem, " +
-                                bytes("fuse", "bytes_read") + " to your programs"},
-                  {"direct reads",
-                   std::to_string(direct) + (direct == 0 ? "" : " by nodes that could not wait")},
-                  {"cache", bytes("cache", "bytes") + " used of " + bytes("cache", "budget_bytes")}}) +
-           paths_table(job);
+    std::vector<std::vector<std::string>> rows = {
+        {"nodes", text_of(job.sum, "nodes") + " of " + std::to_string(job.nodes) + " serve " + job.mount +
+                      " for " + text_of(job.sum, "uptime_seconds") + " s"},
+        {"files", std::to_string(files) + " read by your programs"},
+        {"filesystem", std::to_string(opens) + " files opened" + times_fewer(files, opens) + ", " +
+                           std::to_string(count("backing", "listings")) + " directories read, " +
+                           std::to_string(operations_of(job.sum)) + " operations in all"},
+        {"bytes", bytes("backing", "bytes") + " from the filesystem, " + bytes("fuse", "bytes_read") +
+                      " to your programs"},
+        {"direct reads", std::to_string(direct) + (direct == 0 ? "" : " by nodes that could not wait")},
+        {"cache", bytes("cache", "bytes") + " used of " + bytes("cache", "budget_bytes")}};
+    if (count("profile", "fetched") != 0) {
+        const auto foretold = count("profile", "foretold");
+        const auto used = foretold + count("profile", "unforeseen");
+        rows.push_back({"profile", bytes("profile", "bytes_fetched") + " fetched ahead, with " +
+                                       std::to_string(foretold) + " of the " + std::to_string(used) +
+                                       " objects that programs on rank 0 used"});
+    }
+    return table(rows) + paths_table(job);
 }
 
 }  // namespace copper::cli

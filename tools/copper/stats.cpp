@@ -87,7 +87,7 @@ void add_stats(CLI::App& app, Action& action) {
     command->add_option("--node", options->node, "Of this node only")->type_name("RANK");
     command->footer(
         "Examples:\n"
-        "  copper stats                            # six lines: what Copper saved\n"
+        "  copper stats                            # what Copper saved, in a few lines\n"
         "  copper stats --top 20\n"
         "  copper stats --json > stats.json\n"
         "  copper stats --openmetrics");
