@@ -7,7 +7,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
-from copper import clean_environment, copper_program, wait_until
+from copper import clean_environment, copper_program, kill_all, wait_until
 from slow_mounted import SlowTestCase
 from terminal import Terminal
 
@@ -133,6 +133,17 @@ class Profiles(ProfileTestCase):
         job = self.start(nodes=1)
         self.use(job, nodes=[0])
         self.assertIn("cannot be recorded", self.end(job))
+
+
+class ProfilesWhileServing(ProfileTestCase):
+    def test_a_job_that_is_killed_has_recorded_by_then(self):
+        job = self.start(nodes=1)
+        self.use(job, nodes=[0])
+        wait_until(lambda: os.path.exists(self.profile), 2 * SECONDS_MAX, "the record of each minute")
+        kill_all(job.own_processes())
+        shown = self.run_program(copper_program(), "profile", "show", self.profile).stdout.decode()
+        for number in self.USED:
+            self.assertIn(f"used/file.{number:02}#0", shown)
 
 
 class Names(ProfileTestCase):

@@ -230,6 +230,8 @@ class Imported(SlowTestCase):
 
     MODULES = 12
     LATENCY = 0.1
+    CODE = ("import os, sys; tree = sys.argv[1]; assert os.stat(tree + '/large/file.4321').st_size == 0; "
+            "assert len(os.listdir(tree + '/large')) == 5000; sys.path.insert(0, tree); import many")
 
     @classmethod
     def setUpClass(cls):
@@ -242,6 +244,9 @@ class Imported(SlowTestCase):
             pathlib.Path(cls.source, "many", name, "__init__.py").write_text("value = 1\n", encoding="utf-8")
         pathlib.Path(cls.source, "many", "__init__.py").write_text(f"from . import {', '.join(names)}\n", encoding="utf-8")
         compileall.compile_dir(cls.source, quiet=1)
+        os.mkdir(f"{cls.source}/large")
+        for number in range(5000):
+            pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
 
     def test_what_a_module_imports_is_fetched_with_it(self):
         slow = self.serve(f"metadata_latency_ms = {self.LATENCY * 1e3}\n")
@@ -264,12 +269,13 @@ class Imported(SlowTestCase):
                 slow = self.serve(model)
                 original = slow.mount()
                 job = self.launch(nodes=4, trees=[original])
-                codes = [f"import sys; sys.path.insert(0, {job.mirrored(node, original)!r}); import many" for node in range(4)]
-                running = [subprocess.Popen([sys.executable, "-I", "-B", "-c", code], env=clean_environment()) for code in codes]
+                running = [subprocess.Popen([sys.executable, "-I", "-B", "-c", self.CODE, job.mirrored(node, original)],
+                                            env=clean_environment()) for node in range(4)]
                 self.assertEqual([0] * 4, [one.wait(timeout=60) for one in running])
                 counts = slow.counters()
-                # The tree and, of "many" and each of its parts, the directory, that of the compiled code, and this code.
-                self.assertEqual((1 + 2 * (self.MODULES + 1), self.MODULES + 1), (counts["opendir"], counts["open"]),
+                # The tree, the large directory and, of "many" and each of its parts, the directory, that of the compiled code,
+                # and this code.
+                self.assertEqual((2 + 2 * (self.MODULES + 1), self.MODULES + 1), (counts["opendir"], counts["open"]),
                                  job.totals())
 
 
@@ -335,7 +341,7 @@ class Storm(SlowTestCase):
         pathlib.Path(tools).write_text('[nothing]\nstart = "test -d $DIRECTORY"\nstop = "test -n \\"$TREES\\""\nprefix = ""\n',
                                        encoding="utf-8")
         done = self.storm("--model", "fast", "--rounds", "1", "--nodes", "2", "--procs", "1", "--packages", "generated",
-                          "--runs", "direct,first,second,local,alone,direct-stat,stat,nothing", "--tools", tools,
+                          "--runs", "direct,first,second,local,alone,direct-stat,stat,nothing,replayed,mistaken", "--tools", tools,
                           "--json", f"{directory}/found.json")
         self.assertIn("Copper, first import", done.stdout)
         found = {row["run"]: row for row in json.loads(pathlib.Path(directory, "found.json").read_text(encoding="utf-8"))}
@@ -345,6 +351,7 @@ class Storm(SlowTestCase):
         self.assertEqual(2 * opens["alone"], opens["nothing"])
         self.assertEqual(opens["alone"], opens["first"], "each file once for the whole job")
         self.assertEqual(0, opens["second"])
+        self.assertEqual([opens["alone"]] * 2, [opens["replayed"], opens["mistaken"]])
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
 
     def test_bad_input(self):

@@ -1,5 +1,6 @@
 #include "profile/profile.hpp"
 
+#include <flatbuffers/flatbuffers.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -82,6 +83,16 @@ TEST(Profile, NonsenseIsRefused) {
     bad = {};
     bad.uses.assign(profile_uses_max + 1, use("/a"));
     EXPECT_NE(decode_profile(encode(bad)).error().find("more than"), std::string::npos);
+}
+
+TEST(Profile, OfAnotherVersionIsRefused) {
+    std::string bytes = encode(some_profile());
+    constexpr flatbuffers::voffset_t version = 4;  // the first field of a table
+    ASSERT_TRUE(flatbuffers::GetMutableRoot<flatbuffers::Table>(bytes.data())
+                    ->SetField<std::uint32_t>(version, 7, 0));
+    const auto read = decode_profile(bytes);
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error(), "is of version 7; this program writes version 1");
 }
 
 TEST(Profile, JoinsWhatNodesUsedByTheirFirstUse) {
