@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/path.hpp"
@@ -129,27 +130,30 @@ void Libraries::follow(const FirstBytes& file, const ElfFile& elf, const ElfDyna
     if (!text) {
         return;
     }
-    look_in(std::string(parent_path(file.path)), file, *text, dynamic.needed);
+    const std::vector<std::string> beside = {std::string(parent_path(file.path))};
     if (!dynamic.search_path) {
+        look_for(file, *text, dynamic.needed, beside);
         return;
     }
-    ahead_->bytes(
-        file, *text + *dynamic.search_path, path_bytes_max,
-        [self = shared_from_this(), file, text = *text, needed = dynamic.needed](std::string_view path) {
-            auto places = places_of(path.substr(0, path.find('\0')), parent_path(file.path));
-            places.resize(std::min(places.size(), places_max));
-            for (const std::string& place : places) {
-                self->look_in(place, file, text, needed);
-            }
-        });
+    ahead_->bytes(file, *text + *dynamic.search_path, path_bytes_max,
+                  [self = shared_from_this(), file, text = *text, needed = dynamic.needed,
+                   places = beside](std::string_view path) mutable {
+                      const auto more = places_of(path.substr(0, path.find('\0')), places.front());
+                      std::copy_n(more.begin(), std::min(more.size(), places_max),
+                                  std::back_inserter(places));
+                      self->look_for(file, text, needed, places);
+                  });
 }
 
-void Libraries::look_in(const std::string& directory, const FirstBytes& file, std::uint64_t text_offset,
-                        const std::vector<std::uint64_t>& needed) {
+void Libraries::look_for(const FirstBytes& file, std::uint64_t text_offset,
+                         const std::vector<std::uint64_t>& needed, const std::vector<std::string>& places) {
     for (std::size_t i = 0; i < std::min(needed.size(), needed_max); ++i) {
         ahead_->bytes(file, text_offset + needed[i], name_bytes_max,
-                      [self = shared_from_this(), directory](std::string_view name) {
-                          self->need(directory, std::string(name.substr(0, name.find('\0'))));
+                      [self = shared_from_this(), places](std::string_view text) {
+                          const std::string name(text.substr(0, text.find('\0')));
+                          for (const std::string& directory : places) {
+                              self->need(directory, name);
+                          }
                       });
     }
 }

@@ -60,8 +60,8 @@ class Libraries : public std::enable_shared_from_this<Libraries> {
 
   private:
     void follow(const FirstBytes& file, const ElfFile& elf, const ElfDynamic& dynamic);
-    void look_in(const std::string& directory, const FirstBytes& file, std::uint64_t text_offset,
-                 const std::vector<std::uint64_t>& needed);
+    void look_for(const FirstBytes& file, std::uint64_t text_offset, const std::vector<std::uint64_t>& needed,
+                  const std::vector<std::string>& places);
     void need(const std::string& directory, const std::string& name);
 
     const std::shared_ptr<Ahead> ahead_;
