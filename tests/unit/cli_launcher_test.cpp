@@ -28,9 +28,25 @@ TEST(LauncherFamily, FromItsVersion) {
     EXPECT_EQ(family_of("mpirun (Open MPI) 5.0.7\n"), Family::open_mpi_5);
     EXPECT_EQ(family_of("mpirun (Open MPI) 10.0.0\n"), Family::open_mpi_5);
     EXPECT_EQ(family_of("HYDRA build details:\n    Version: 4.0.2\n"), Family::hydra);
-    EXPECT_EQ(family_of("Intel(R) MPI Library for Linux* OS, Version 2021.9"), Family::intel);
-    EXPECT_EQ(family_of("mpiexec from PALS 1.2"), Family::pals);
+    // github.com/TACC/tacc-containers/issues/8
+    EXPECT_EQ(family_of("Intel(R) MPI Library for Linux* OS, Version 2019 Update 7 Build 20200312 (id: "
+                        "5dc2dd3e9)\nCopyright 2003-2020, Intel Corporation."),
+              Family::intel);
     EXPECT_EQ(family_of("something else"), Family::unknown);
+}
+
+// PALS does not print its name: is_pals_launcher() of github.com/E3SM-Project/mache, mache/parallel/pbs.py.
+TEST(LauncherFamily, IsPalsByTheFormOfItsVersionOrByItsPlace) {
+    constexpr const char* place = "/opt/cray/pals/1.8/bin/mpiexec";
+    EXPECT_EQ(family_of("mpiexec version 1.8.0 revision ..."), Family::pals);
+    EXPECT_EQ(family_of("mpirun version 1.8.0"), Family::pals);
+    EXPECT_EQ(family_of("something else", place), Family::pals);
+    EXPECT_EQ(family_of("HYDRA build details:\n    Version: 4.0.2\n", "/home/pals/bin/mpiexec"),
+              Family::hydra);
+    for (const char* other : {"mpiexec (OpenRTE) 4.1.4", "mpiexec version", "error\nmpiexec version 1.8.0",
+                              "Intel(R) MPI Library for Linux* OS, Version 2021.4"}) {
+        EXPECT_NE(family_of(other), Family::pals) << other;
+    }
 }
 
 TEST(LauncherFamily, IsFoundByItsName) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <regex>
 #include <span>
 
 #include "base/path.hpp"
@@ -104,7 +105,6 @@ constexpr std::array adapters = {
             .has_remote_shell = true},
     Adapter{.family = Family::pals,
             .name = "pals",
-            .version = "pals",
             .mpi = Mpi::mpich,
             .count = "--np #",
             .hosts = "--hosts %",
@@ -168,7 +168,7 @@ std::string loopback_addresses(std::uint32_t count) {
 
 }  // namespace
 
-Family family_of(std::string_view version_text) {
+Family family_of(std::string_view version_text, std::string_view place) {
     std::string text(version_text);
     std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
     const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
@@ -182,7 +182,13 @@ Family family_of(std::string_view version_text) {
     const auto* found = std::find_if(adapters.begin(), adapters.end(), [&](const Adapter& one) {
         return *one.version != '\0' && has(one.version);
     });
-    return found != adapters.end() ? found->family : Family::unknown;
+    if (found != adapters.end()) {
+        return found->family;
+    }
+    // PALS does not print its name, only "mpiexec version 1.8.0 revision ..." (mache/parallel/pbs.py in
+    // github.com/E3SM-Project/mache). Cray installs it below /opt/cray/pals.
+    const bool like_pals = std::regex_search(text, std::regex("^mpi(exec|run) version [0-9]"));
+    return like_pals || place.find("/pals/") != std::string_view::npos ? Family::pals : Family::unknown;
 }
 
 const char* name_of(Family family) {

@@ -21,8 +21,8 @@ enum class Family {
     unknown
 };
 
-// From the output of `mpirun --version`.
-Family family_of(std::string_view version_text);
+// From the output of `PROGRAM --version`, or else from the program's place (its path without symbolic links).
+Family family_of(std::string_view version_text, std::string_view place = {});
 const char* name_of(Family family);
 Family family_named(std::string_view name);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -114,12 +115,18 @@ const std::string package_hint =
     "none for "
     "this node alone";
 
+// Of a program, without symbolic links.
+std::string place_of(const std::string& program) {
+    std::error_code error;
+    return std::filesystem::canonical(find_program(program).value_or(program), error);
+}
+
 Result<Launcher> mpi_launcher(const std::string& program) {
     const auto version = capture({program, "--version"}, question_patience);
     if (!version) {
         return lacking("launcher " + version.error().reason + package_hint);
     }
-    return Launcher{.family = family_of(version->text),
+    return Launcher{.family = family_of(version->text, place_of(program)),
                     .program = program,
                     .mpi_plugin = {},
                     .as_root = ::geteuid() == 0,
