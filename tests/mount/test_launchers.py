@@ -12,6 +12,8 @@ TREE = "/usr/share/doc"
 
 # As `mpirun --version` of Open MPI 4 and `mpiexec --version` of MPICH 4 (Debian 12) begin.
 VERSIONS = {"mpirun": "mpirun (Open MPI) 4.1.4", "mpiexec": "HYDRA build details:\n    Version: 4.0.2"}
+# github.com/E3SM-Project/mache, mache/parallel/pbs.py
+VERSION_OF_PALS = "mpiexec version 1.8.0 revision ..."
 
 
 class BatchSystems(MountTestCase):
@@ -19,8 +21,8 @@ class BatchSystems(MountTestCase):
         self.directory = self.make_directory()
         built = subprocess.run([copper_program(), "--version"], capture_output=True, text=True, check=True).stdout
         self.launcher = "mpiexec" if "MPICH" in built else "mpirun"
-        for name, text in VERSIONS.items():
-            self.write(f"bin/{name}", f"#!/bin/sh\necho '{text}'\n")
+        for name in VERSIONS:
+            self.write_launcher(f"bin/{name}", VERSIONS[name])
 
     def write(self, name, text):
         path = f"{self.directory}/{name}"
@@ -30,9 +32,26 @@ class BatchSystems(MountTestCase):
         os.chmod(path, 0o755)
         return path
 
+    def write_launcher(self, name, version):
+        """It counts how often it is started."""
+        return self.write(name, f"#!/bin/sh\necho $0 >>{self.directory}/asked\necho '{version}'\n")
+
+    def write_conda(self, mpi):
+        """An environment with an MPI of its own: mpirun and mpiexec are one program."""
+        self.write_launcher("conda/bin/mpirun", VERSIONS[mpi])
+        os.symlink("mpirun", f"{self.directory}/conda/bin/mpiexec")
+
+    def launcher_in(self, *directories, **environment):
+        """What is chosen with this PATH, and the programs that were asked."""
+        path = ":".join(f"{self.directory}/{directory}" for directory in directories)
+        words = self.command("--nodes-from", "cn1,cn2", path=path, **environment)
+        with open(f"{self.directory}/asked", encoding="utf-8") as file:
+            return words, [line.strip().removeprefix(f"{self.directory}/") for line in file]
+
     def dry_run(self, *options, **environment):
+        path = environment.pop("path", None)
         environment = clean_environment(**environment)
-        environment["PATH"] = f"{self.directory}/bin:" + environment["PATH"]
+        environment["PATH"] = path or f"{self.directory}/bin:" + environment["PATH"]
         return subprocess.run([copper_program(), "launch", "--dry-run", "--tree", TREE, *options], capture_output=True,
                               text=True, env=environment, check=False, cwd="/")
 
@@ -67,6 +86,52 @@ for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
                               timeout=100)
         self.assertEqual(1, done.returncode)
         self.assertRegex(done.stderr, "^copper: .*: copperd ended there before all nodes served\n")
+
+    def test_launcher_of_another_mpi_comes_first(self):
+        self.write_conda("mpirun" if self.launcher == "mpiexec" else "mpiexec")
+        words, asked = self.launcher_in("conda/bin", "bin")
+        self.assertEqual(f"{self.directory}/bin/{self.launcher}", words[0])
+        self.assertEqual("conda/bin/mpirun", asked[0])
+        self.assertNotIn("conda/bin/mpiexec", asked, "it is the same program")
+
+    def test_launcher_of_the_same_mpi_comes_first(self):
+        self.write_conda(self.launcher)
+        words, asked = self.launcher_in("conda/bin", "bin")
+        self.assertEqual(("mpirun", ["conda/bin/mpirun"]), (words[0], asked), "called as users do")
+
+    def test_pals_behind_conda(self):
+        self.write_conda("mpiexec")
+        pals = "opt/cray/pals/1.8/bin"
+        self.write_launcher(f"{pals}/mpiexec", VERSION_OF_PALS)
+        nodes = self.write("nodes", "cn1\ncn2\n")
+        words, _ = self.launcher_in("conda/bin", pals, "bin", PBS_NODEFILE=nodes)
+        if self.launcher == "mpiexec":
+            self.assertEqual(f"{self.directory}/{pals}/mpiexec", words[0])
+            self.assertIn("--no-abort-on-failure", words)
+            words, _ = self.launcher_in("conda/bin", pals, "bin")
+            self.assertEqual("mpirun", words[0], "outside a job, PALS starts nothing")
+        else:
+            self.assertEqual(f"{self.directory}/bin/mpirun", words[0], "PALS starts no Open MPI")
+
+    def test_many_launchers(self):
+        for number in range(20):
+            self.write_launcher(f"bin{number}/mpirun", "something else")
+        words, asked = self.launcher_in(*(f"bin{number}" for number in range(20)))
+        self.assertEqual(("mpirun", 8), (words[0], len(asked)))
+
+    def test_broken_launcher_comes_first(self):
+        self.write(f"broken/{self.launcher}", "#!/nowhere\n")
+        words, _ = self.launcher_in("broken", "bin")
+        self.assertEqual(f"{self.directory}/bin/{self.launcher}", words[0])
+
+    def test_only_launchers_of_another_mpi(self):
+        other = "mpirun" if self.launcher == "mpiexec" else "mpiexec"
+        self.write_conda(other)
+        done = self.dry_run("--nodes-from", "cn1,cn2", path=f"{self.directory}/conda/bin")
+        family, built = ("hydra", "Open MPI") if other == "mpiexec" else ("open-mpi-4", "MPICH")
+        self.assertEqual(3, done.returncode)
+        self.assertEqual(f"copper: mpirun ({family}) cannot start copperd, which is built with {built}: load the module of "
+                         "that MPI, or give the path of its launcher with --launcher\n", done.stderr)
 
     def test_flux(self):
         words = self.command(**self.fake_flux())

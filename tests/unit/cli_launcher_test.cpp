@@ -65,6 +65,23 @@ TEST(LauncherFamily, StartsItsOwnLibrary) {
     EXPECT_FALSE(can_start(Family::open_mpi_4, Mpi::mpich));
 }
 
+TEST(LauncherFamily, OfTheLibraryIsBestAndInAPbsJobPals) {
+    const auto by_fitness = [](Mpi mpi, bool in_pbs_job) {
+        std::vector<Family> all = {Family::unknown, Family::open_mpi_5, Family::hydra, Family::pals};
+        std::erase_if(all, [&](Family family) { return fitness(family, mpi, in_pbs_job) == 0; });
+        std::stable_sort(all.begin(), all.end(), [&](Family a, Family b) {
+            return fitness(a, mpi, in_pbs_job) > fitness(b, mpi, in_pbs_job);
+        });
+        return all;
+    };
+    using enum Family;
+    using Families = std::vector<Family>;
+    EXPECT_EQ(by_fitness(Mpi::mpich, false), (Families{hydra, pals, unknown}));
+    EXPECT_EQ(by_fitness(Mpi::mpich, true), (Families{pals, hydra, unknown}));
+    EXPECT_EQ(by_fitness(Mpi::open_mpi, true), (Families{open_mpi_5, unknown}));
+    EXPECT_EQ(by_fitness(Mpi::unknown, false), (Families{open_mpi_5, hydra, pals, unknown}));
+}
+
 // What srun prints in Debian 12, and what older versions print.
 TEST(MpiPlugin, IsTheSitesUnlessTheLibraryNeedsAnother) {
     constexpr const char* debian =

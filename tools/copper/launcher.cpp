@@ -217,6 +217,14 @@ bool can_start(Family family, Mpi mpi) {
     return mpi == Mpi::unknown || its == Mpi::unknown || mpi == its;
 }
 
+int fitness(Family family, Mpi mpi, bool in_pbs_job) {
+    const bool pals_is_better = in_pbs_job && family != Family::pals && can_start(Family::pals, mpi);
+    return !can_start(family, mpi)               ? 0
+           : adapter(family).mpi == Mpi::unknown ? 1
+           : pals_is_better                      ? 2
+                                                 : fitness_max;
+}
+
 bool has_remote_shell(Family family) {
     return adapter(family).has_remote_shell;
 }

@@ -33,6 +33,10 @@ Mpi built_with();
 const char* name_of(Mpi mpi);
 // False if processes with this library would not find each other. True if that is unknown.
 bool can_start(Family family, Mpi mpi);
+// To choose among launchers: larger is better, 0 cannot start processes with this library. A launcher of this
+// library is better than an unknown one. In a PBS job, PALS is the best if it can be used at all.
+int fitness(Family family, Mpi mpi, bool in_pbs_job);
+inline constexpr int fitness_max = 3;
 // srun's --mpi for this library; empty: the site's default, which is right wherever it can be. `listed`: the
 // output of `srun --mpi=list`. `site_default`: MpiDefault of slurm.conf(5), or SLURM_MPI_TYPE.
 std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_default);

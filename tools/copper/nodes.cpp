@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "base/error_text.hpp"
 #include "base/host_name.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/words.hpp"
@@ -21,6 +23,8 @@ namespace copper::cli {
 namespace {
 
 constexpr std::chrono::milliseconds question_patience{15000};
+// Starting a launcher takes long on a slow filesystem.
+constexpr std::size_t launchers_asked_max = 8;
 
 bool is_set(const char* variable) {
     const char* value = std::getenv(variable);
@@ -181,6 +185,44 @@ tl::unexpected<Failure> wrong_mpi(const Launcher& launcher) {
                    ": load the module of that MPI, or give the path of its launcher with --launcher");
 }
 
+// All mpirun and mpiexec in the order of PATH, but each program once, whatever links lead to it. In a
+// directory they belong together, and mpirun is the better known name.
+std::vector<std::string> launchers_in_path() {
+    std::vector<std::string> found;
+    std::set<std::string> places;
+    std::istringstream directories(read_variable("PATH").value_or(""));
+    for (std::string directory; std::getline(directories, directory, ':');) {
+        for (const std::string name : {"mpirun", "mpiexec"}) {
+            const auto program = find_program(name, directory);
+            if (program && found.size() < launchers_asked_max && places.insert(place_of(*program)).second) {
+                found.push_back(find_program(name) == program ? name : *program);
+            }
+        }
+    }
+    return found;
+}
+
+// The first one may belong to another MPI, such as that of a conda environment.
+Result<Launcher> best_in_path() {
+    const bool in_pbs_job = is_set("PBS_NODEFILE");
+    Result<Launcher> chosen =
+        lacking("no launcher found: neither mpirun, mpiexec nor (in their jobs) srun or flux is in PATH" +
+                package_hint);
+    int reached = -1;
+    for (const auto& program : launchers_in_path()) {
+        auto launcher = mpi_launcher(program);
+        const int its = launcher ? fitness(launcher->family, built_with(), in_pbs_job) : -1;
+        if (its > reached || reached < 0) {
+            chosen = std::move(launcher);
+            reached = its;
+        }
+        if (reached == fitness_max) {
+            break;
+        }
+    }
+    return chosen;
+}
+
 Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (!choice.one_machine && is_set("SLURM_JOB_ID") && find_program("srun")) {
         return slurm_launcher();
@@ -188,28 +230,7 @@ Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (!choice.one_machine && is_set("FLUX_URI") && find_program("flux")) {
         return flux_launcher();
     }
-    // mpirun and mpiexec of one directory belong together; prefer the better known name. But conda's mpirun
-    // may come before the mpiexec of the machine.
-    std::optional<Launcher> chosen;
-    for (const char* program : {"mpirun", "mpiexec"}) {
-        if (!find_program(program)) {
-            continue;
-        }
-        auto launcher = mpi_launcher(program);
-        if (!launcher) {
-            return launcher;
-        }
-        const bool fits = can_start(launcher->family, built_with());
-        if (!chosen ||
-            (fits && (launcher->family == Family::pals || !can_start(chosen->family, built_with())))) {
-            chosen = std::move(*launcher);
-        }
-    }
-    if (chosen) {
-        return std::move(*chosen);
-    }
-    return lacking("no launcher found: neither mpirun, mpiexec nor (in their jobs) srun or flux is in PATH" +
-                   package_hint);
+    return best_in_path();
 }
 
 Result<Launcher> named(const LauncherChoice& choice) {
