@@ -74,6 +74,27 @@ class BatchSystems(MountTestCase):
         self.write("bin/flux", '#!/bin/sh\n[ "$*" = "hostlist --expand avail" ] && echo tuolumne1001 tuolumne1002\n')
         return {"FLUX_URI": "local:///tmp/flux-x/local-0", "FLUX_ENCLOSING_ID": "f2gVXkbSKH"}
 
+    def daemons_environment(self, *options, **environment):
+        job = self.launch(nodes=2, trees=[TREE], options=options, environment=environment)
+        found = []
+        for pid in job.daemons():
+            with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
+                found.append(dict(entry.split("=", 1) for entry in file.read().split("\0") if "=" in entry))
+        self.assertEqual(2, len(found))
+        return found
+
+    def test_what_the_daemons_do_not_get(self):
+        conda = f"{self.directory}/conda"
+        variables = {"MPICH_GPU_SUPPORT_ENABLED": "1", "LD_PRELOAD": "libm.so.6", "UCX_TLS": "tcp,self",
+                     "OMPI_MCA_of_the_user": "1", "PRTE_MCA_of_the_user": "1",
+                     "LD_LIBRARY_PATH": f"{conda}/lib:/elsewhere", "CONDA_PREFIX": conda}
+        for environment in self.daemons_environment(**variables):
+            left = {name: environment[name] for name in variables if name in environment}
+            self.assertEqual({"LD_LIBRARY_PATH": "/elsewhere", "CONDA_PREFIX": conda}, left)
+        keep = [word for name in variables for word in ("--keep-env", name)]
+        for environment in self.daemons_environment(*keep, **variables):
+            self.assertEqual(variables, {name: environment[name] for name in variables if name in environment})
+
     def test_one_daemon_of_two_ends(self):
         """The launcher starts only one, and waits."""
         daemon = self.write("copperd", "#!/bin/sh\nwhile :; do sleep 1; done\n")

@@ -124,18 +124,19 @@ void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vecto
     }
 }
 
-std::map<std::string, std::string> daemons_environment(const Launcher& launcher) {
+std::map<std::string, std::string> daemons_environment(const Plan& plan) {
     std::map<std::string, std::string> added = {{job_key_variable, JobKey::random().text()}};
     // With Slurm 22.05's default, about one launch in 30 failed: a daemon left MPI_Init, and sent messages,
     // while another one, which crashed on them, still waited in the first of its two fences.
     constexpr const char* fence_variable = "SLURM_PMIX_FENCE";
-    if (launcher.family == Family::slurm && !read_variable(fence_variable)) {
+    if (plan.launcher.family == Family::slurm && !read_variable(fence_variable)) {
         added[fence_variable] = "tree";
     }
-    const auto libraries = read_variable("LD_LIBRARY_PATH");
+    constexpr const char* library_path = "LD_LIBRARY_PATH";
+    const auto libraries = read_variable(library_path);
     const auto conda = read_variable("CONDA_PREFIX");
-    if (libraries && conda) {
-        added["LD_LIBRARY_PATH"] = without_conda(*libraries, *conda);
+    if (libraries && conda && std::ranges::count(plan.keep_env, library_path) == 0) {
+        added[library_path] = without_conda(*libraries, *conda);
     }
     return added;
 }
@@ -177,7 +178,7 @@ Result<void> start(const Plan& plan) {
     // If the user asked for it, the daemons' standard error goes to this command's output.
     const int errors = plan.daemon.log_to_output ? STDOUT_FILENO : log->get();
     const auto launcher = spawn({.argv = plan.command,
-                                 .environment = daemons_environment(plan.launcher),
+                                 .environment = daemons_environment(plan),
                                  .without = variables_of_application(plan.keep_env),
                                  .output = log->get(),
                                  .errors = errors,
@@ -306,7 +307,8 @@ void add_launch(CLI::App& app, Action& action) {
         ->add_option(
             "--keep-env", options->keep_env,
             "Pass this variable on to the daemons, which do not get those for the application: LD_PRELOAD, "
-            "MPICH_GPU_SUPPORT_ENABLED, OMPI_MCA_*, PRTE_MCA_*, UCX_*. Repeatable")
+            "MPICH_GPU_SUPPORT_ENABLED, OMPI_MCA_*, PRTE_MCA_*, UCX_*, conda's part of LD_LIBRARY_PATH. "
+            "Repeatable")
         ->type_name("NAME")
         ->allow_extra_args(false);
     command->add_flag("--dry-run", options->dry_run, "Print the command without running it");
