@@ -42,9 +42,7 @@ std::string plain_name(const std::string& path) {
     return name.empty() ? any_program : name;
 }
 
-}  // namespace
-
-std::string profiles_directory() {
+std::string cache_directory(const char* part) {
     std::string cache = variable("XDG_CACHE_HOME");
     if (cache.empty() || cache.front() != '/') {  // the specification: ignore it if it is relative
         std::string home = variable("HOME");
@@ -53,7 +51,17 @@ std::string profiles_directory() {
         }
         cache = home.empty() || home.front() != '/' ? "" : home + "/.cache";
     }
-    return cache.empty() ? "" : cache + "/copper/profiles";
+    return cache.empty() ? "" : cache + "/copper/" + part;
+}
+
+}  // namespace
+
+std::string profiles_directory() {
+    return cache_directory("profiles");
+}
+
+std::string statistics_directory() {
+    return cache_directory("statistics");
 }
 
 std::string program_of_job() {

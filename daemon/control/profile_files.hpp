@@ -13,6 +13,8 @@ namespace copper {
 // Where this user's profiles lie: copper/profiles in $XDG_CACHE_HOME or ~/.cache (the XDG Base Directory
 // Specification). Empty: the user has no home.
 std::string profiles_directory();
+// Beside them: where `copper stop` keeps the statistics of jobs.
+std::string statistics_directory();
 
 // What this job is called: by PBS or Slurm; otherwise the script that called this process; otherwise the
 // shell.

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -56,6 +57,37 @@ class Stop(MountTestCase):
         self.assertEqual(0, done.returncode)
         self.assertIn("statistics are lost", done.stderr)
         self.assertEqual([], job.leftovers())
+
+    def stop_without_log_dir(self, cache):
+        job = self.prepare(nodes=2, trees=[TREE], environment={"XDG_CACHE_HOME": cache})
+        done = job.command("launch", "--local", "2", "--mount", job.mount, "--tree", TREE)
+        self.assertEqual(0, done.returncode, done.stderr)
+        done = job.stop()
+        self.assertEqual(0, done.returncode, done.stderr)
+        return job, done
+
+    def test_statistics_are_kept_without_log_dir(self):
+        cache = self.make_directory()
+        os.makedirs(f"{cache}/copper/statistics")
+        for number in range(20):
+            with open(f"{cache}/copper/statistics/{number}.json", "w", encoding="utf-8"):
+                pass
+            os.utime(f"{cache}/copper/statistics/{number}.json", (number, number))
+        job, done = self.stop_without_log_dir(cache)
+        path = re.search(f"^statistics: ({cache}/copper/statistics/local-.*\\.json)$", done.stdout, re.M).group(1)
+        with open(path, encoding="utf-8") as file:
+            stats = json.load(file)
+        self.assertEqual((1, 2, 2), (stats["schema"], stats["nodes"], len(stats["per_node"])))
+        self.assertIn("2 of 2", job.command("report", "-o", "-", path).stdout)
+        kept = sorted(glob.glob(f"{cache}/copper/statistics/*"), key=os.path.getmtime)
+        self.assertEqual((16, path, "5.json"), (len(kept), kept[-1], os.path.basename(kept[0])))
+
+    def test_statistics_without_a_place(self):
+        place = f"{self.make_directory()}/file"
+        with open(place, "w", encoding="utf-8"):
+            pass
+        _, done = self.stop_without_log_dir(place)
+        self.assertRegex(done.stderr, f"^copper: warning: statistics are lost: {place}/copper/statistics: .*\n$")
 
     def test_unused_mirrors_are_named(self):
         for files, says in ((1, True), (2, False)):

@@ -31,7 +31,7 @@ Result<json> kept_statistics(std::string path) {
     std::ifstream file(path);
     std::ostringstream text;
     if (!file || !(text << file.rdbuf())) {
-        return failed(path + ": cannot be read (a job's 'copper stop' writes stats.json to its --log-dir)");
+        return failed(path + ": cannot be read (a job's 'copper stop' says where it keeps statistics)");
     }
     auto statistics = read_json(text.view(), [](const json& read) { return read; });
     return statistics ? Result<json>(std::move(*statistics)) : failed(path + ": is no JSON");
@@ -76,7 +76,8 @@ void add_report(CLI::App& app, Action& action) {
     auto* mount = add_mount_option(*command, options->mount);
     command
         ->add_option("statistics", options->statistics,
-                     "Of a job that has ended: its --log-dir, or stats.json there. Default: the running job")
+                     "Of a job that has ended: its --log-dir, or the file that 'copper stop' named (default: "
+                     "those of the running job)")
         ->type_name("PATH")
         ->excludes(mount);
     command->add_option("-o,--output", options->page, "The file to write; - for standard output")

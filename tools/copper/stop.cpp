@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "base/host_name.hpp"
 #include "daemon/control/option_defaults.hpp"
+#include "daemon/control/profile_files.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_record.hpp"
@@ -22,10 +24,14 @@ namespace copper::cli {
 
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 // For the final statistics: they are not worth a long wait.
 constexpr milliseconds statistics_patience{2000};
+// Of those that are kept without --log-dir. The statistics of 10,000 nodes take MB.
+constexpr std::size_t statistics_files_max = 16;
+constexpr std::uintmax_t statistics_bytes_max = std::uintmax_t{64} << 20;
 constexpr milliseconds stop_patience{10000};
 // If a daemon is known to be dead, waiting for its answer is in vain.
 constexpr milliseconds short_stop_patience{3000};
@@ -173,21 +179,68 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
     }
 }
 
+// Of earlier jobs.
+void remove_older_statistics(const std::string& directory) {
+    std::error_code error;
+    std::vector<std::pair<fs::file_time_type, fs::path>> latest_first;
+    for (const auto& file : fs::directory_iterator(directory, error)) {
+        if (file.is_regular_file(error)) {
+            latest_first.emplace_back(file.last_write_time(error), file.path());
+        }
+    }
+    std::ranges::sort(latest_first, std::greater());
+    std::uintmax_t bytes = 0;
+    for (std::size_t i = 0; i < latest_first.size(); ++i) {
+        const auto& file = latest_first[i].second;
+        bytes += fs::file_size(file, error);
+        if (i >= statistics_files_max || (i > 0 && bytes > statistics_bytes_max)) {
+            fs::remove(file, error);
+        }
+    }
+}
+
 // As `copper stats --json`, and all that `copper report` needs.
-Result<void> keep_statistics(const std::string& mount, const std::string& log_dir, const JobStatistics& job) {
+Result<void> write_statistics(const std::string& mount, const std::string& path, const JobStatistics& job) {
     return ask_each_node(mount, 0, statistics_patience).and_then([&](const EachNode& each) {
         const auto json = statistics_json(each, statistics_of(each, mount, 0), job.sum);
-        return write_file(log_dir + "/stats.json",
-                          json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+        return write_file(path, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     });
 }
 
-std::optional<ControlReply> ask_to_stop(const std::string& mount, const std::string& log_dir,
+// In --log-dir, or else beside the user's profiles.
+Result<void> keep_statistics(const InstanceRecord& record, const std::string& mount,
+                             const JobStatistics& job) {
+    if (!record.log_dir.empty()) {
+        return write_statistics(mount, record.log_dir + "/stats.json", job);
+    }
+    const auto directory = statistics_directory();
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (directory.empty() || error) {
+        return failed(directory.empty() ? "this user has no home" : directory + ": " + error.message());
+    }
+    auto name = record.job + "-" + record.launch.substr(0, 8) + ".json";
+    std::ranges::replace(name, '/', '_');
+    const auto path = directory + "/" + name;
+    const auto unfinished = path + ".new";
+    if (auto written = write_statistics(mount, unfinished, job); !written) {
+        fs::remove(unfinished, error);
+        return written;
+    }
+    fs::rename(unfinished, path, error);
+    if (error) {
+        return failed(path + ": " + error.message());
+    }
+    remove_older_statistics(directory);
+    std::cout << "statistics: " << path << "\n";
+    return {};
+}
+
+std::optional<ControlReply> ask_to_stop(const InstanceRecord& record, const std::string& mount,
                                         milliseconds patience) {
     if (const auto job = ask_sum(mount, reported_paths, "stop", statistics_patience)) {
         print_summary(*job);
-        const auto kept = log_dir.empty() ? Result<void>() : keep_statistics(mount, log_dir, *job);
-        if (!kept) {
+        if (const auto kept = keep_statistics(record, mount, *job); !kept) {
             say("warning: statistics are lost: " + kept.error().reason);
         }
     }
@@ -227,9 +280,9 @@ Result<void> stop_job(const StopOptions& options) {
     });
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
-    const auto reply = alive != 0 ? ask_to_stop(*mount, found.front().record.log_dir,
-                                                all ? stop_patience : short_stop_patience)
-                                  : std::nullopt;
+    const auto reply =
+        alive != 0 ? ask_to_stop(found.front().record, *mount, all ? stop_patience : short_stop_patience)
+                   : std::nullopt;
     const auto unclean = clean_other_nodes(scope, launch, found, reply);
     wait_for_ends(found, launch, reply);
     if (!found.empty()) {
