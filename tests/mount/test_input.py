@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from copper import as_nobody, clean_environment, copper_program, kill_all, wait_until, NOBODY
+from copper import as_nobody, clean_environment, copper_program, is_built_with_mpich, kill_all, wait_until, NOBODY
 from mounted import MountTestCase
 
 TREE = "/usr/share/doc"
@@ -46,6 +46,46 @@ class BadInput(MountTestCase):
         self.assertEqual((1, "copper: 2 problems (see above)\n"), (done.returncode, done.stderr), done.stdout)
         self.assertIn("PROBLEM  fuse: /dev/fuse does not exist\n         -> load the kernel's module", done.stdout)
         self.assertIn("PROBLEM  limits: at most 32 files may be open", done.stdout)
+
+    def doctor(self, *words, prefix=(), code=0, **environment):
+        done = subprocess.run([*prefix, copper_program(), "doctor", "--tree", TREE, *words], capture_output=True, text=True,
+                              cwd="/", env=clean_environment(**environment), timeout=120, stdin=subprocess.DEVNULL, check=False)
+        self.assertEqual(code, done.returncode, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_doctor_finds_other_mirrors(self):
+        job = self.launch(nodes=1, trees=[TREE], environment={"PBS_JOBID": "17.server"})
+        served = f"warning  others: {job.mount} is served by process [0-9]+, for job 17.server\n"
+        stop = f"'copper stop --mount {job.mount}'\n"
+        self.assertRegex(self.doctor("--launcher", "none"), served + " +-> it shares this node's memory")
+        self.assertRegex(self.doctor("--launcher", "none", PBS_JOBID="17.server"),
+                         f"{served} +-> if nothing uses it, end it with {stop}")
+        processes = job.own_processes()
+        kill_all(processes)
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in processes), 20, "their end, and that of zombies")
+        self.assertRegex(self.doctor("--launcher", "none"),
+                         f"warning  others: {job.mount}: its daemons have ended without cleaning up\n +-> clear it with {stop}")
+        self.assertRegex(self.doctor("--launcher", "none", "--mount", job.root(0), code=1),
+                         f"PROBLEM  mount: {job.root(0)} is a dead Copper mount\n +-> clear it with 'copper stop --local'\n")
+        self.assertEqual(0, job.stop().returncode)
+        self.assertNotIn(job.mount, self.doctor("--launcher", "none"))
+
+    def test_doctor_finds_little_memory_and_few_cores(self):
+        said = self.doctor("--launcher", "none", "--cache-bytes", "100M", prefix=["taskset", "--cpu-list", "0"])
+        self.assertRegex(said, "warning  memory: a cache of up to 100 MiB of .*\n +-> large environments will not fit")
+        self.assertRegex(said, "warning  cores: 1 of [0-9]+ cores are allowed here\n +-> the daemon shares this core")
+        self.assertRegex(self.doctor("--launcher", "none", "--cache-bytes", "1000T", code=1),
+                         "PROBLEM  launch: --cache-bytes: a cache of .* does not fit into this machine's memory")
+
+    def test_doctor_finds_the_wrong_mpi(self):
+        place = self.make_directory()
+        version, says = (("mpirun (Open MPI) 4.1.4", "open-mpi-4.* built with MPICH") if is_built_with_mpich() else
+                         ("HYDRA build details:", "hydra.* built with Open MPI"))
+        with open(f"{place}/mpirun", "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\necho '{version}'\n")
+        os.chmod(f"{place}/mpirun", 0o755)
+        self.assertRegex(self.doctor("--nodes-from", "cn1,cn2", "--launcher", f"{place}/mpirun", code=1),
+                         f"PROBLEM  launch: {place}/mpirun .{says}: load the module")
 
     # Mount points
 

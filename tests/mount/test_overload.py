@@ -100,6 +100,9 @@ class FullTmp(MountTestCase):
         done = job.command(*job.launch_words())
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
         self.assertRegex(done.stderr, "(?i)no space left")
+        done = job.command("doctor", "--tree", TREE, "--launcher", "none")
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, "PROBLEM  tmp: /tmp: no space left .*: remove what is not needed there\n")
         os.unlink("/tmp/full")
         job.launch()
 

@@ -48,6 +48,8 @@ std::vector<Finding> examine_this_node(const Plan& plan) {
                                   check_memory(plan.daemon.cache_bytes),
                                   check_cores(),
                                   check_mount(plan.daemon.mount, plan.daemon.batch_job)};
+    const auto others = check_others(plan.daemon.mount, plan.daemon.batch_job);
+    found.insert(found.end(), others.begin(), others.end());
     for (const auto& tree : plan.daemon.trees) {
         found.push_back(check_tree(tree));
     }

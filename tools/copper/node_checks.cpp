@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/version.hpp"
 #include "tools/copper/cleanup.hpp"
+#include "tools/copper/launch_record.hpp"
 #include "tools/copper/process.hpp"
 
 namespace copper::cli {
@@ -41,6 +43,42 @@ Finding warning(std::string check, std::string text, std::string advice) {
 }
 Finding problem(std::string check, std::string text, std::string advice) {
     return {std::move(check), Verdict::problem, std::move(text), std::move(advice)};
+}
+
+bool is_mounted(const std::string& mount) {
+    const auto mounts = copper_mounts();
+    return std::ranges::any_of(mounts, [&](const CopperMount& m) { return m.point == mount; });
+}
+
+struct Mirror {
+    pid_t process = 0;  // 0: it has ended
+    std::string batch_job = {};
+};
+
+// On this node, alive or dead, by what --mount names: DIR is also DIR.0, DIR.1, ...
+std::map<std::string, Mirror> own_mirrors() {
+    std::map<std::string, Mirror> mirrors;
+    const auto mirror_at = [&](const std::string& point) -> Mirror& {
+        const auto found = std::ranges::find_if(
+            mirrors, [&](const auto& each) { return each.first == point || local_node(point, each.first); });
+        return found != mirrors.end() ? found->second : mirrors[point];
+    };
+    for (const auto& launch : find_launches()) {
+        const bool runs = is_running(launch.process.pid, launch.process.started);
+        mirrors[launch.mount] = {runs ? launch.process.pid : 0, launch.batch_job};
+    }
+    for (const auto& directory : find_instances(::getuid())) {
+        if (const auto record = read_instance(directory)) {
+            auto& mirror = mirror_at(record->mount);
+            mirror = {is_running(*record) ? record->pid : mirror.process, record->batch_job};
+        }
+    }
+    for (const auto& mount : copper_mounts()) {
+        if (mount.user == ::getuid()) {
+            mirror_at(mount.point);
+        }
+    }
+    return mirrors;
 }
 
 }  // namespace
@@ -158,11 +196,34 @@ Finding check_mount(const std::string& mount, const std::string& batch_job) {
         return own ? good("mount", mount + " is served by process " + std::to_string(live->pid))
                    : warning("mount", already_served(*live, batch_job), "");
     }
-    const auto mounts = copper_mounts();
-    if (std::any_of(mounts.begin(), mounts.end(), [&](const CopperMount& m) { return m.point == mount; })) {
+    if (is_mounted(mount)) {
         return problem("mount", mount + " is a dead Copper mount", "clear it with 'copper stop --local'");
     }
     return good("mount", mount + " is free");
+}
+
+std::vector<Finding> check_others(const std::string& mount, const std::string& batch_job) {
+    auto others = own_mirrors();
+    if (find_live_instance(::getuid(), mount) || is_mounted(mount)) {
+        others.erase(mount);  // see check_mount()
+    }
+    std::vector<Finding> findings;
+    for (const auto& [place, mirror] : others) {
+        const auto stop = "'copper stop" + mount_flag(place) + "'";
+        const auto& job = mirror.batch_job;
+        const auto served = place + " is served by process " + std::to_string(mirror.process) +
+                            (job.empty() ? "" : ", for job " + job);
+        findings.push_back(
+            mirror.process == 0 ? warning("others", place + ": its daemons have ended without cleaning up",
+                                          "clear it with " + stop)
+            : job.empty() || job == batch_job
+                ? warning("others", served, "if nothing uses it, end it with " + stop)
+                : warning("others", served, "it shares this node's memory: see --cache-bytes"));
+    }
+    if (findings.empty()) {
+        findings.push_back(good("others", "no other mirror of this user is here"));
+    }
+    return findings;
 }
 
 Finding check_tree(const std::string& tree) {
