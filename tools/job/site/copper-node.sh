@@ -5,8 +5,12 @@
 #   copper-node.sh clean USER JOB             after a job: ends everything that the job left of Copper on this node
 # USER is a name or, better, a number. Live daemons of other batch jobs are spared: jobs of one user may share a node.
 # Always ends with 0, because a failing prologue or epilogue takes the node out of service; the reason goes to the system
-# log. COPPER names the program if it is neither in this script's installation (../../../bin) nor in PATH.
+# log. mirror.sh, beside this script, finds the program.
 set -euo pipefail
+
+copper=''
+# shellcheck source=tools/job/site/mirror.sh
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/mirror.sh" || true
 
 # A user with unreachable files must not block the node.
 readonly seconds_max=180
@@ -15,18 +19,6 @@ readonly asked=/run/copper-asked
 
 note() {
     logger -t copper -- "$*" 2>/dev/null || printf 'copper: %s\n' "$*" >&2
-}
-
-find_copper() {
-    local here candidate
-    here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-    for candidate in "${COPPER:-}" "$here/../../../bin/copper"; do
-        if [[ -n $candidate && -f $candidate && -x $candidate ]]; then
-            printf '%s\n' "$candidate"
-            return
-        fi
-    done
-    command -v copper || true
 }
 
 check_fuse() {
@@ -38,13 +30,12 @@ check_fuse() {
 }
 
 clean() {
-    local user=$1 scope=() copper output
+    local user=$1 scope=() output
     if [[ -z $user ]]; then
         note "no user given: nothing cleaned"
         return
     fi
     [[ -z $2 ]] || scope=(--batch-job "$2")
-    copper=$(find_copper)
     if [[ -z $copper ]]; then
         note "the program 'copper' was not found: nothing cleaned for $user"
         return
