@@ -17,6 +17,7 @@ Launcher launcher_of(Family family, const std::string& program) {
 const Words command = {"copperd", "--mount=/m"};
 
 const Placement two = {.hosts = {"a", "b"}, .host_file = ""};
+const Placement two_here = {.hosts = {}, .host_file = "", .on_this_machine = 2};
 const Placement two_in_file = {.hosts = {"a", "b"}, .host_file = "/h"};
 
 constexpr std::array families = {Family::alone, Family::open_mpi_4, Family::open_mpi_5,
@@ -148,6 +149,11 @@ TEST(LaunchCommand, OpenMpi) {
     EXPECT_EQ(launch_command(five, {.hosts = {"a", "b"}, .host_file = "/h"}, command),
               (Words{"mpirun", "-np", "2", "--hostfile", "/h", "--map-by", "ppr:1:node", "--bind-to", "none",
                      "--with-ft", "ulfm", "-x", "LD_LIBRARY_PATH", "--x", "copperd", "--mount=/m"}));
+    five.as_root = true;
+    EXPECT_EQ(launch_command(five, two_here, command),
+              (Words{"mpirun", "-np", "2", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--with-ft",
+                     "ulfm", "--allow-run-as-root", "--x", "copperd", "--mount=/m"}))
+        << "here, LD_LIBRARY_PATH needs no help";
 }
 
 TEST(LaunchCommand, Hydra) {
@@ -157,8 +163,7 @@ TEST(LaunchCommand, Hydra) {
     EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"), two_in_file, command),
               (Words{"mpiexec", "-n", "2", "-f", "/h", "-ppn", "1", "-bind-to", "none",
                      "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
-    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"),
-                             {.hosts = {}, .host_file = "", .on_this_machine = 2}, command),
+    EXPECT_EQ(launch_command(launcher_of(Family::hydra, "mpiexec"), two_here, command),
               (Words{"mpiexec", "-n", "2", "-launcher", "fork", "-hosts", "127.0.0.1,127.0.0.2", "-ppn", "1",
                      "-bind-to", "none", "-disable-auto-cleanup", "--x", "copperd", "--mount=/m"}));
 }
@@ -168,6 +173,9 @@ TEST(LaunchCommand, Intel) {
     EXPECT_EQ(launch_command(launcher_of(Family::intel, "mpiexec"), two, command),
               (Words{"env", "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=0", "mpiexec", "-n", "2", "-hosts", "a,b",
                      "-ppn", "1", "--x", "copperd", "--mount=/m"}));
+    EXPECT_EQ(launch_command(launcher_of(Family::intel, "mpiexec"), two_in_file, command),
+              (Words{"env", "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT=0", "mpiexec", "-n", "2", "-f", "/h", "-ppn",
+                     "1", "--x", "copperd", "--mount=/m"}));
 }
 
 TEST(LaunchCommand, Pals) {
@@ -191,6 +199,9 @@ TEST(LaunchCommand, Slurm) {
               (Words{"srun", "--ntasks=2", "--nodelist=/h", "--nodes=2", "--ntasks-per-node=1", "--overlap",
                      "--cpu-bind=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--x", "copperd",
                      "--mount=/m"}));
+    EXPECT_EQ(launch_command(slurm, two_here, command),
+              (Words{"srun", "--ntasks=2", "--nodes=1", "--overlap", "--cpu-bind=none",
+                     "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--x", "copperd", "--mount=/m"}));
 }
 
 // flux-run(1), flux-shell-options(7) and flux-pmix's README. Flux takes no file of hosts.
@@ -216,6 +227,10 @@ TEST(LaunchCommand, Flux) {
     EXPECT_EQ(launch_command(flux, two_in_file, command), words({}));
     flux.mpi_plugin = "pmix";
     EXPECT_EQ(launch_command(flux, two, command), words({"-o", "pmi=pmix"}));
+    EXPECT_EQ(
+        launch_command(flux, two_here, command),
+        (Words{"flux", "run", "--ntasks=2", "--nodes=1", "-o", "cpu-affinity=off", "-o", "gpu-affinity=off",
+               "-o", "exit-timeout=none", "-o", "pmi=pmix", "--x", "copperd", "--mount=/m"}));
 }
 
 TEST(LaunchCommand, UnknownLaunchersTakeWhatTheMpiStandardSuggests) {
