@@ -120,6 +120,21 @@ class Scripts(MountTestCase):
         self.assertEqual("this\n", pathlib.Path(f"{home}/logs/42/logs/node_file.txt").read_text("utf-8"))
         self.assertEqual([], self.job.leftovers())
 
+    def test_feature_examples_of_alcf_copper(self):
+        """The flags in its examples/features_examples: test2, test3 and test5; with cores that this machine has."""
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+        for name, flags, files in (("aggregate", ["-P"], 1), ("top_path", ["-P", "-N", 20], 1),
+                                   ("discover", ["-a", "discover", "-n", "cxi://cxi1"], 0)):
+            with self.subTest(name):
+                logs = f"{self.job.directory}/{name}"
+                self.launch("-d", logs, "-s", 10, "-b", cores, "-l", 1, "-E", 2000, *flags, name="launch_copper_aurora.sh")
+                self.use()
+                self.script("stop_copper_aurora.sh", "-d", logs, "-v", self.job.mount)
+                self.assertTrue(os.path.exists(f"{logs}/42/logs/node_file.txt"))
+                summaries = list(pathlib.Path(f"{logs}/42").rglob("profiling/final/profiling_summary.md"))
+                self.assertEqual(files, len(summaries))
+                self.assertEqual([], self.job.leftovers())
+
     def test_no_profiling_files_without_asking(self):
         self.launch()
         self.stop()
