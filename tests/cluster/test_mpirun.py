@@ -136,6 +136,23 @@ class MpiRun(ClusterTestCase):
         self.stop_well()
         wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of its daemons")
 
+    def test_variables_that_the_user_keeps_reach_all_hosts(self):
+        kept = {"LD_LIBRARY_PATH": "/sw/conda/lib:/elsewhere", "LD_PRELOAD": "libm.so.6", "UCX_TLS": "tcp,self",
+                "UCX_NET_DEVICES": "eth0", "OMPI_MCA_of_the_user": "1"}
+        others = {"CONDA_PREFIX": "/sw/conda", "MPICH_GPU_SUPPORT_ENABLED": "1", "OMPI_MCA_other": "1", "PRTE_MCA_other": "1"}
+        done = self.launch(None, *(word for name in (*kept, "ABSENT") for word in ("--keep-env", name)), environment=kept | others)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        hosts = set()
+        for pid, host in self.hosts.processes("copperd").items():
+            with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
+                environment = dict(entry.split("=", 1) for entry in file.read().split("\0") if "=" in entry)
+            hosts.add(host)
+            with self.subTest(host):
+                self.assertEqual(kept, {name: environment.get(name) for name in kept})
+                self.assertEqual(set(), others.keys() & environment.keys() - {"CONDA_PREFIX"})
+        self.assertEqual(set(self.hosts.names), hosts)
+        self.stop_well()
+
     def test_key_shows_in_no_command(self):
         """Neither in running processes, nor in commands that mpirun ran on the other hosts."""
         said = f"{self.hosts.directory}/said"

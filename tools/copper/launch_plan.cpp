@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -204,7 +207,12 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     plan.daemon.require_key = true;
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);
-    plan.command = launch_command(plan.launcher, plan.placement, command, {job_key_variable});
+    std::vector<std::string> variables = {job_key_variable};
+    std::ranges::copy_if(plan.keep_env, std::back_inserter(variables), [](const std::string& name) {
+        // launch_command() passes on the library path anyway.
+        return name != "LD_LIBRARY_PATH" && std::getenv(name.c_str()) != nullptr;
+    });
+    plan.command = launch_command(plan.launcher, plan.placement, command, variables);
     return plan;
 }
 
