@@ -46,9 +46,9 @@ class ClusterTestCase(unittest.TestCase):
             kill_all(self.hosts.processes("copperd", "copperd-superv"))
         self.assertEqual([], left)
 
-    def launch(self, names=None, *options, environment=None):
+    def launch(self, names=None, *options, environment=None, host="cn0"):
         self.hosts.write("nodes", "".join(f"{name}\n" for name in names or self.hosts.names))
-        return self.hosts.run("cn0", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher",
+        return self.hosts.run(host, "copper", "launch", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher",
                               MPIRUN, "--tree", self.tree, *options, **(environment or {}))
 
     def launch_well(self, *options):
@@ -291,10 +291,8 @@ class SharedNode(ClusterTestCase):
     def test_the_second_job_fails_to_launch_and_stops(self):
         done = self.launch(["cn0", "cn1"], environment={"PBS_JOBID": "1.server"})
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        self.hosts.write("second", "cn2\ncn1\n")
         second = {"PBS_JOBID": "2.server"}
-        done = self.hosts.run("cn2", "copper", "launch", "--nodes-from", f"{self.hosts.directory}/second", "--launcher",
-                              MPIRUN, "--tree", self.tree, **second)
+        done = self.launch(["cn2", "cn1"], environment=second, host="cn2")
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
         self.assertRegex(done.stderr, "cn1.* already served, by process [0-9]+, for job 1.server; give this job another place")
         for words, code, says in ((["stop"], 1, "is the mirror of job 1.server: end it there"),
@@ -309,6 +307,33 @@ class SharedNode(ClusterTestCase):
         self.assertEqual(0, sum(self.stats()["totals"]["fallbacks"].values()))
         done = self.hosts.run("cn1", "copper", "stop", PBS_JOBID="1.server")
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.check_nothing_left()
+
+    def test_both_jobs_serve(self):
+        """As docs/use/slurm.md says: the second one at a place of its own."""
+        jobs = {"1.server": {"PBS_JOBID": "1.server"}, "2.server": {"PBS_JOBID": "2.server", "COPPER_MOUNT": "/tmp/mirror-2"}}
+        mounts = {"1.server": MOUNT, "2.server": "/tmp/mirror-2"}
+        hosts = {"1.server": ["cn0", "cn1"], "2.server": ["cn2", "cn1"]}
+        for host in hosts["2.server"]:
+            self.hosts.check(host, "mkdir", mounts["2.server"])
+        try:
+            for job, environment in jobs.items():
+                done = self.launch(hosts[job], environment=environment, host=hosts[job][0])
+                self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+            file = f"{self.tree}/numpy/version.py"
+            for ended in ([], ["2.server"]):
+                for job in ended:
+                    self.hosts.check("cn1", "copper", "stop", **jobs[job])
+                for job in jobs.keys() - ended:
+                    self.hosts.check("cn1", "cmp", mounts[job] + file, file)
+                    stats = json.loads(self.hosts.check("cn1", "copper", "stats", "--json", **jobs[job]))
+                    self.assertEqual((job, 2, 2), (stats["job"], stats["nodes"], stats["alive"]))
+                    self.assertEqual(0, sum(stats["totals"]["fallbacks"].values()), stats["totals"]["fallbacks"])
+            self.hosts.check("cn0", "copper", "stop", **jobs["1.server"])
+        finally:
+            for host in hosts["2.server"]:
+                self.hosts.run(host, "copper", "stop", "--local")
+                self.hosts.run(host, "rmdir", mounts["2.server"])
         self.check_nothing_left()
 
 
