@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/host_name.hpp"
+#include "base/json_text.hpp"
 #include "base/path.hpp"
-#include "daemon/control/json_text.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/profile_files.hpp"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 #include "profile/profile_file.hpp"
 
 namespace copper {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace copper {
 namespace {

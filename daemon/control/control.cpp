@@ -9,8 +9,8 @@
 #include <system_error>
 
 #include "base/error_text.hpp"
+#include "base/json_text.hpp"
 #include "base/unique_fd.hpp"
-#include "daemon/control/json_text.hpp"
 
 namespace copper {
 namespace {

@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "base/error_text.hpp"
+#include "base/json_text.hpp"
 #include "base/own_files.hpp"
-#include "daemon/control/json_text.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/python_module.hpp"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace copper {
 namespace {

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <iostream>
 
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 #include "daemon/control/timeline.hpp"
 #include "daemon/node_metrics.hpp"
 #include "wire/message.hpp"

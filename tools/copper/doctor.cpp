@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "base/host_name.hpp"
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
 #include "tools/copper/launch_troubles.hpp"

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error_text.hpp"
+#include "base/json_text.hpp"
 #include "base/own_files.hpp"
 #include "daemon/control/instance.hpp"
-#include "daemon/control/json_text.hpp"
 #include "daemon/control/private_directory.hpp"
 
 namespace copper::cli {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 
 namespace copper::cli {
 

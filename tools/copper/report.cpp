@@ -4,7 +4,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 #include "daemon/control/metrics.hpp"
 #include "daemon/control/sum.hpp"
 #include "tools/copper/launch_record.hpp"

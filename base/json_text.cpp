@@ -1,4 +1,4 @@
-#include "daemon/control/json_text.hpp"
+#include "base/json_text.hpp"
 
 #include <algorithm>
 
