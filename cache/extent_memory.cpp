@@ -81,14 +81,12 @@ ExtentMemory::Extent ExtentMemory::take(State& state) {
     if (!page.used[1 - extent.half]) {
         state.half_spare.push_back(number);
     }
-    ++state.extents_used;
     return extent;
 }
 
 void ExtentMemory::take_back(State& state, Extent extent) {
     Page& page = state.pages[extent.page];
     page.used[extent.half] = false;
-    --state.extents_used;
     if (page.used[1 - extent.half]) {
         state.half_spare.push_back(extent.page);
     } else if (state.half_given_back.erase(extent.page) != 0) {
@@ -130,11 +128,6 @@ std::shared_ptr<std::byte[]> ExtentMemory::allocate(std::size_t size) {
     }
     return {bytes,
             [self = shared_from_this(), extent](std::byte*) { take_back(*self->state_.lock(), extent); }};
-}
-
-std::size_t ExtentMemory::bytes_held() {
-    auto state = state_.lock();
-    return (state->extents_used + state->spare_extents()) * extent_bytes;
 }
 
 }  // namespace copper

@@ -32,9 +32,6 @@ class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
     // `size` bytes, uninitialised.
     std::shared_ptr<std::byte[]> allocate(std::size_t size);
 
-    // Extents in use, and free ones not yet returned to the kernel.
-    std::size_t bytes_held();
-
   private:
     ExtentMemory() = default;
 
@@ -51,7 +48,6 @@ class ExtentMemory : public std::enable_shared_from_this<ExtentMemory> {
     struct State {
         std::vector<std::span<std::byte>> regions;
         std::vector<Page> pages;
-        std::size_t extents_used = 0;
         std::vector<std::size_t> half_spare;  // one extent is in use, the other is free and held
         std::deque<std::size_t> spare;        // both are free and held; the most recently used is at the back
         std::set<std::size_t> half_given_back;  // one extent is in use, the kernel has the other

@@ -251,12 +251,6 @@ tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Prede
 Instance::Instance(Instance&& other) noexcept
     : directory_(std::exchange(other.directory_, {})), lock_(std::move(other.lock_)) {}
 
-Instance& Instance::operator=(Instance&& other) noexcept {
-    std::swap(directory_, other.directory_);
-    std::swap(lock_, other.lock_);
-    return *this;
-}
-
 Instance::~Instance() {
     if (!directory_.empty()) {
         remove_instance(directory_);

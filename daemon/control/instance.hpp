@@ -58,7 +58,6 @@ class Instance {
     static tl::expected<Instance, std::string> claim(InstanceRecord record,
                                                      Predecessor predecessor = Predecessor::none);
     Instance(Instance&& other) noexcept;
-    Instance& operator=(Instance&& other) noexcept;
     ~Instance();
 
     const std::string& directory() const { return directory_; }

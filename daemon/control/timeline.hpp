@@ -27,7 +27,6 @@ class Timeline {
     void add(const Timeline& other);
 
     std::chrono::milliseconds step() const { return step_; }
-    Time begin_of(std::int64_t step) const { return Time(step_ * step); }
     // By number since the clock's epoch; steps in which nothing happened are missing.
     const std::map<std::int64_t, Counts>& steps() const { return steps_; }
 

@@ -26,7 +26,7 @@ TEST(TimelineTest, KeepsOnlyStepsInWhichSomethingHappened) {
     ASSERT_EQ(timeline.steps().size(), 2U);
     EXPECT_EQ(timeline.step(), Timeline::shortest_step);
     EXPECT_EQ(timeline.steps().begin()->second, (Timeline::Counts{1, 12}));
-    EXPECT_EQ(timeline.begin_of(timeline.steps().begin()->first), begin);
+    EXPECT_EQ(Timeline::Time(timeline.step() * timeline.steps().begin()->first), begin);
 }
 
 TEST(TimelineTest, IsBoundedAndLosesNothing) {
