@@ -1,0 +1,353 @@
+// How a node asks for objects, for itself and for others: whom, how often, and until when.
+#include "collectives/mover.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/mover_fixture.hpp"
+
+namespace copper {
+namespace {
+
+using namespace test;
+
+TEST(MoverAsking, OneWantIsOneInterestToTheParent) {
+    Node node(at(listing_key, 3));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.want(listing_key, FetchFor::demand, start + 1ms);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)});
+    EXPECT_EQ(interests[0].second.key, listing_key);
+    EXPECT_EQ(interests[0].second.attempt, 0U);
+    EXPECT_EQ(interests[0].second.hops, 0U);
+    EXPECT_TRUE(node.effects.reads.empty());
+    EXPECT_EQ(node.mover.pending(), 1U);
+}
+
+TEST(MoverAsking, EqualInterestsMerge) {
+    Node node(at(listing_key, 1));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 2}, start);
+    node.mover.receive(at(listing_key, 4), Interest{.key = listing_key}, start);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{reader_of(listing_key)});
+    EXPECT_EQ(interests[0].second.hops, 3U);
+    EXPECT_EQ(node.mover.counters().interests_merged, 2U);
+
+    // The answer to one node only goes to those who asked, once each.
+    Publication answer = broadcast_of(listing_key, small_object(), 0, 1);
+    answer.spread = Publication::Spread::asked;
+    node.mover.receive(reader_of(listing_key), answer, start);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, (std::vector{at(listing_key, 3), at(listing_key, 4)}));
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::asked);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_EQ(node.mover.pending(), 0U);
+}
+
+TEST(MoverAsking, AnObjectThatArrivedBeforeTheWantIsNotFetched) {
+    Node node(at(listing_key, 3));
+    node.effects.cache[listing_key] = small_object();
+    node.mover.want(listing_key, FetchFor::demand, start);
+    EXPECT_TRUE(node.effects.log.empty());
+    EXPECT_EQ(node.mover.pending(), 0U);
+}
+
+TEST(MoverAsking, TheInterestTellsWhatHasArrivedByLane) {
+    Node node(at(listing_key, 1));
+    const Rank reader = reader_of(listing_key);
+    const ObjectKey extent{ObjectKind::extent, "/app/lib/x.so", 0};
+    node.mover.receive(reader, broadcast_of({ObjectKind::directory, "/app/a"}, small_object(), 1, 7), start);
+    node.mover.receive(reader, broadcast_of(extent, large_object(), 2, 3), start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].second.seen, (Seen{7, 3}));
+}
+
+TEST(MoverAsking, AnInterestKeepsItsReasonOnItsWay) {
+    for (const FetchFor why : {FetchFor::demand, FetchFor::guess, FetchFor::everyone}) {
+        Node node(at(listing_key, 1), {});
+        node.mover.receive(at(listing_key, 3),
+                           Interest{.key = listing_key, .origin = at(listing_key, 3), .why = why}, start);
+        const auto interests = node.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U);
+        EXPECT_EQ(interests[0].second.why, why);
+    }
+}
+
+// A node that merges the interests of two tells the reader so with its next interest.
+TEST(MoverAsking, ANodeThatMergesTellsTheReader) {
+    Node node(at(listing_key, 1), {});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .origin = at(listing_key, 3)}, start);
+    node.mover.receive(at(listing_key, 4), Interest{.key = listing_key, .origin = at(listing_key, 4)}, start);
+    const auto first = node.effects.take<Interest>();
+    ASSERT_EQ(first.size(), 1U);
+    EXPECT_EQ(first[0].second.wanted, Interest::Wanted::by_one_perhaps);
+    for (const auto wanted : {Interest::Wanted::by_several, Interest::Wanted::by_one_perhaps}) {
+        const ObjectKey next{ObjectKind::xattrs,
+                             listing_key.path + "/x" + std::to_string(static_cast<int>(wanted))};
+        node.mover.receive(at(listing_key, 3), Interest{.key = next, .origin = at(listing_key, 3)}, start);
+        const auto interests = node.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U);
+        EXPECT_EQ(interests[0].second.wanted, wanted) << "once";
+    }
+}
+
+TEST(MoverAsking, TableOfInterestsIsBounded) {
+    Node node(at(listing_key, 1), {.waiting = {.entries_max = 3}});
+    for (int i = 0; i < 10; ++i) {
+        node.mover.receive(at(listing_key, 3),
+                           Interest{.key = {ObjectKind::directory, "/app/" + std::to_string(i)}}, start);
+    }
+    EXPECT_EQ(node.mover.pending(), 3U);
+    EXPECT_EQ(node.mover.counters().interests_refused, 7U);
+    node.mover.receive(at(listing_key, 4), Interest{.key = {ObjectKind::directory, "/app/0"}}, start);
+    EXPECT_EQ(node.mover.counters().interests_merged, 1U) << "what is pending takes more askers";
+}
+
+TEST(MoverAsking, HopsAreBounded) {
+    Node node(at(listing_key, 1), {.hops_max = 4});
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 5}, start);
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_TRUE(node.effects.sent.empty());
+    EXPECT_EQ(node.mover.counters().interests_refused, 1U);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .hops = 4}, start);
+    EXPECT_EQ(node.mover.pending(), 1U);
+}
+
+TEST(MoverAsking, ADamagedObjectIsAskedForAgainAtOnce) {
+    Node node(at(listing_key, 3));
+    const Rank parent = at(listing_key, 1);
+    node.mover.receive_damaged(parent, listing_key, Lane::eager, 7, start);
+    EXPECT_TRUE(node.effects.sent.empty()) << "no process here wants it";
+    node.mover.want(listing_key, FetchFor::demand, start);
+    auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].second.seen, (Seen{7, 0})) << "the sender must not take it for in flight";
+    node.mover.receive_damaged(at(listing_key, 9), listing_key, Lane::eager, 1, start);
+    EXPECT_TRUE(node.effects.sent.empty()) << "another node was asked";
+    node.mover.receive_damaged(parent, listing_key, Lane::eager, 8, start);
+    interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{parent});
+    EXPECT_EQ(interests[0].second.attempt, 1U);
+    EXPECT_EQ(interests[0].second.seen, (Seen{8, 0}));
+    EXPECT_EQ(node.mover.counters().corrupt, 3U);
+    EXPECT_TRUE(node.effects.reads.empty());
+}
+
+// Nothing comes.
+
+TEST(MoverAsking, ItAsksAnotherWayAndBeforeTheDeadlineReadsByItself) {
+    const Rank self = at(listing_key, 7);
+    Node node(self, deadline(9s));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    EXPECT_EQ(node.effects.take<Interest>().at(0).first, std::vector{at(listing_key, 3)});
+    EXPECT_EQ(node.mover.next_deadline(), start + 3s);
+    node.mover.tick(start + 2999ms);
+    EXPECT_TRUE(node.effects.sent.empty());
+
+    node.mover.tick(start + 3s);
+    auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)}) << "its grandparent";
+    EXPECT_EQ(interests[0].second.attempt, 1U);
+
+    node.mover.tick(start + 6s);
+    interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 3)}) << "its parent again";
+    EXPECT_EQ(interests[0].second.attempt, 2U);
+    EXPECT_EQ(node.mover.counters().retries, 2U);
+
+    node.mover.tick(start + 6749ms);
+    EXPECT_TRUE(node.effects.reads.empty());
+    node.mover.receive(at(listing_key, 8), Interest{.key = listing_key}, start + 6749ms);
+    pass(node, start + 6750ms, start + 9s);
+    node.mover.tick(start + 60s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_EQ(node.mover.counters().direct_reads, 1U);
+
+    // For itself and for those who asked it, and no one else.
+    node.mover.read_done(listing_key, small_object(), start + 60s);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, std::vector{at(listing_key, 8)});
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::asked);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_FALSE(node.mover.next_deadline());
+}
+
+// When each node of a path turns to the filesystem, if it hears nothing.
+TEST(MoverAsking, NodesNearTheReaderTurnToTheFilesystemFirst) {
+    std::vector<TimePoint> begun;
+    for (const std::uint32_t position : {1U, 3U, 7U}) {
+        Node node(at(listing_key, position), deadline(8s));
+        node.mover.want(listing_key, FetchFor::demand, start);
+        TimePoint now = start;
+        while (node.effects.reads.empty()) {
+            node.mover.tick(now += 1ms);
+        }
+        begun.push_back(now);
+    }
+    EXPECT_GE(begun[0], start + 6s + 125ms);
+    EXPECT_GE(begun[1], begun[0]);
+    EXPECT_GE(begun[1], start + 6s + 250ms);
+    EXPECT_GE(begun[2], start + 6s + 375ms);
+    EXPECT_LE(begun[2], start + 6s + 500ms);
+}
+
+// ... and those below need not then: they are told.
+TEST(MoverAsking, WhoReadsDirectlyTellsThoseWhoAskedIt) {
+    Node node(at(listing_key, 1), deadline(8s));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    pass(node, start, start + 8s);
+    ASSERT_EQ(node.effects.reads.size(), 1U);
+    const auto words = node.effects.take<Working>();
+    ASSERT_FALSE(words.empty());
+    EXPECT_EQ(words[0].first, std::vector{at(listing_key, 3)});
+}
+
+TEST(MoverAsking, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
+    Node node(at(listing_key, 1), deadline(8s));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    pass(node, start, start + 8s);
+    ASSERT_EQ(node.effects.reads.size(), 1U);
+    node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+    EXPECT_TRUE(node.effects.take<Publication>().empty());
+}
+
+TEST(MoverAsking, DirectReadsAreFewAtATime) {
+    Node node(at(listing_key, 3), {.deadline = 9s, .reading = {.direct_reads_max = 2}});
+    const auto key = [](int i) { return ObjectKey{ObjectKind::directory, "/app/" + std::to_string(i)}; };
+    int wanted = 0;
+    for (int i = 0; wanted < 5; ++i) {
+        if (node.reader(key(i)) != node.membership.self()) {
+            node.mover.want(key(i), FetchFor::demand, start);
+            ++wanted;
+        }
+    }
+    pass(node, start, start + 10s);
+    ASSERT_EQ(node.effects.reads.size(), 2U);
+    const ObjectKey read = node.effects.reads[0];
+    node.mover.read_done(read, small_object(), start + 11s);
+    EXPECT_EQ(node.effects.reads.size(), 3U);
+    // A filesystem that hangs does not make those wait for ever that may want something of another one.
+    pass(node, start + 17s, start + 18s);
+    EXPECT_EQ(node.effects.reads.size(), 5U);
+    EXPECT_EQ(node.mover.counters().direct_reads, 5U);
+}
+
+TEST(MoverAsking, WhatOnlyOthersWantIsDroppedAtTheDeadline) {
+    Node node(at(listing_key, 1), deadline(9s));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.tick(start + 3s);
+    EXPECT_EQ(node.effects.take<Interest>().size(), 2U);
+    node.mover.tick(start + 6s);
+    node.mover.tick(start + 9s);
+    EXPECT_TRUE(node.effects.reads.empty()) << "those who asked have deadlines of their own";
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_FALSE(node.mover.next_deadline());
+}
+
+TEST(MoverAsking, WordOfWorkIsPassedOnAndPutsTheDirectReadOff) {
+    Node node(at(listing_key, 1), {.deadline = 9s, .waiting = {.deadlines_max = 4}});
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.effects.sent.clear();
+    for (auto spent = 2s; spent < 33s; spent += 2s) {
+        const Working working{.key = listing_key, .spent = spent};
+        node.mover.tick(start + spent);
+        EXPECT_TRUE(node.effects.sent.empty()) << "it asks nobody meanwhile";
+        node.mover.receive(reader_of(listing_key), working, start + spent);
+        const auto passed_on = node.effects.take<Working>();
+        ASSERT_EQ(passed_on.size(), 1U);
+        EXPECT_EQ(passed_on[0].first, std::vector{at(listing_key, 3)});
+        // A message that goes round in a circle ends.
+        node.mover.receive(at(listing_key, 3), working, start + spent);
+        EXPECT_TRUE(node.effects.sent.empty());
+    }
+    EXPECT_TRUE(node.effects.reads.empty());
+    // Not for ever, whatever is said.
+    node.mover.tick(start + 36s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+}
+
+TEST(MoverAsking, WordOfWorkIsNotToldToTheNodeThatSaysIt) {
+    Node node(at(listing_key, 1));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.receive(at(listing_key, 4), Interest{.key = listing_key}, start);
+    // Its view of the membership differs: it works on what it asks for here.
+    node.mover.receive(at(listing_key, 3), Working{.key = listing_key, .spent = 1s}, start);
+    const auto passed_on = node.effects.take<Working>();
+    ASSERT_EQ(passed_on.size(), 1U);
+    EXPECT_EQ(passed_on[0].first, std::vector{at(listing_key, 4)});
+}
+
+TEST(MoverAsking, WordOfWorkThatNobodyWaitsForIsNoNews) {
+    Node node(at(listing_key, 1));
+    node.mover.receive(reader_of(listing_key), Working{.key = listing_key}, start);
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_TRUE(node.effects.sent.empty());
+}
+
+// Nodes are lost.
+
+TEST(MoverAsking, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
+    Node node(at(listing_key, 3));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    ASSERT_EQ(node.effects.take<Interest>().at(0).first, std::vector{at(listing_key, 1)});
+    EXPECT_EQ(node.mover.awaited(), std::set{at(listing_key, 1)});
+
+    node.suspect(at(listing_key, 9), start + 1s);
+    EXPECT_TRUE(node.effects.sent.empty()) << "it is not on the way";
+
+    node.suspect(at(listing_key, 1), start + 2s);
+    auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{reader_of(listing_key)}) << "the parent of the lost node";
+    EXPECT_EQ(interests[0].second.attempt, 1U);
+    EXPECT_EQ(interests[0].second.news,
+              (std::vector<News>{{.rank = at(listing_key, 9), .state = NodeState::suspect},
+                                 {.rank = at(listing_key, 1), .state = NodeState::suspect}}));
+    EXPECT_EQ(node.mover.counters().retries, 1U);
+
+    // It was only slow.
+    node.note({.rank = at(listing_key, 1), .incarnation = 1}, start + 2s);
+    interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_EQ(interests[0].first, std::vector{at(listing_key, 1)});
+}
+
+TEST(MoverAsking, TheNodeThatWasAskedHearsOfANewReader) {
+    for (std::uint32_t position = 1; position < Node::size; ++position) {
+        Node node(at(listing_key, position));
+        node.mover.want(listing_key, FetchFor::demand, start);
+        node.effects.take<Interest>();
+
+        node.suspect(reader_of(listing_key), start + 1s);
+        if (node.reader(listing_key) == node.membership.self()) {
+            EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+            continue;
+        }
+        const auto interests = node.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U) << "position " << position;
+        EXPECT_EQ(interests[0].second.news,
+                  (std::vector<News>{{.rank = reader_of(listing_key), .state = NodeState::suspect}}));
+    }
+}
+
+}  // namespace
+}  // namespace copper

@@ -1,0 +1,381 @@
+// What a node reads, in its office or for itself.
+#include "collectives/mover.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "tests/unit/mover_fixture.hpp"
+
+namespace copper {
+namespace {
+
+using namespace test;
+
+TEST(MoverReading, OneWantIsOneReadAtTheReaderThenABroadcast) {
+    Node node(reader_of(listing_key));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_TRUE(node.effects.sent.empty());
+
+    const ObjectPtr object = small_object();
+    node.mover.read_done(listing_key, object, start);
+    const auto publications = node.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, node.children(listing_key));
+    EXPECT_EQ(publications[0].second.spread, Publication::Spread::everyone);
+    EXPECT_EQ(publications[0].second.root, node.membership.self());
+    EXPECT_EQ(publications[0].second.object, object);
+    EXPECT_EQ(node.effects.delivered, std::vector{object});
+    EXPECT_EQ(node.effects.log, (std::vector<std::string>{"read", "send", "deliver"}));
+    EXPECT_EQ(node.mover.pending(), 0U);
+    EXPECT_EQ(node.mover.counters().direct_reads, 0U);
+    EXPECT_FALSE(node.mover.next_deadline());
+}
+
+TEST(MoverReading, OnlyWhatIsReadForOthersMayWaitForThem) {
+    using ReadFor = Recorder::ReadFor;
+    Node reader(reader_of(listing_key));
+    reader.mover.want(listing_key, FetchFor::demand, start);
+    EXPECT_EQ(reader.effects.read_for, ReadFor::others);
+    Node asked(at(listing_key, 9));
+    asked.mover.want(listing_key, FetchFor::demand, start);
+    asked.mover.tick(start + Mover::Options{}.deadline);
+    ASSERT_EQ(asked.effects.reads.size(), 1U);
+    EXPECT_EQ(asked.effects.read_for, ReadFor::itself);
+}
+
+// What a profile foretells is read behind demand, and goes to all nodes, although one node asks for it.
+TEST(MoverReading, WhatEveryoneWillUseIsReadAheadAndPushed) {
+    Node reader(reader_of(listing_key), {});
+    const Rank asker = reader.children(listing_key)[0];
+    reader.mover.receive(asker, Interest{.key = listing_key, .origin = asker, .why = FetchFor::everyone},
+                         start);
+    EXPECT_EQ(reader.effects.read_for, Recorder::ReadFor::ahead);
+    reader.mover.read_done(listing_key, large_object(), start);
+    const auto sent = reader.effects.take<Publication>();
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_EQ(sent[0].second.spread, Publication::Spread::everyone);
+}
+
+TEST(MoverReading, WhatIsNotSharedIsReadHereAndNeverSentOrAnswered) {
+    for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/home/me"},
+                                 ObjectKey{ObjectKind::own_extent, listing_key.path + "/large"}}) {
+        Node node(Rank{3});
+        node.mover.want(key, FetchFor::demand, start);
+        EXPECT_EQ(node.effects.reads, std::vector{key});
+        node.mover.read_done(key, small_object(), start);
+        EXPECT_EQ(node.effects.delivered.size(), 1U);
+        node.mover.receive(Rank{4}, Interest{.key = key}, start);
+        EXPECT_TRUE(node.effects.sent.empty());
+        EXPECT_EQ(node.mover.counters().interests_refused, 1U);
+        EXPECT_EQ(node.mover.counters().direct_reads, 0U);
+        EXPECT_EQ(node.mover.pending(), 0U);
+    }
+}
+
+TEST(MoverReading, AReaderTellsItsAskersThatItReads) {
+    Node reader(reader_of(listing_key), deadline(8s));
+    reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+    std::chrono::milliseconds spent(0);
+    for (int i = 1; i <= 30; ++i) {
+        reader.mover.tick(start + i * 2s);
+        const auto words = reader.effects.take<Working>();
+        ASSERT_EQ(words.size(), 1U);
+        EXPECT_EQ(words[0].first, std::vector{at(listing_key, 1)});
+        EXPECT_GT(words[0].second.spent, spent);
+        spent = words[0].second.spent;
+    }
+    // A node that has waited in vain is told at once.
+    reader.mover.receive(at(listing_key, 4), Interest{.key = listing_key, .attempt = 1}, start + 61s);
+    const auto words = reader.effects.take<Working>();
+    ASSERT_EQ(words.size(), 1U);
+    EXPECT_EQ(words[0].first, std::vector{at(listing_key, 4)});
+    EXPECT_EQ(reader.effects.reads.size(), 1U);
+}
+
+TEST(MoverReading, TheLastNodeReadsInTheOfficeOfAll) {
+    Node node(at(listing_key, 3));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.suspect_all_others(start + 1s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
+    EXPECT_EQ(node.mover.counters().direct_reads, 0U) << "it is the reader";
+    node.mover.read_done(listing_key, small_object(), start + 1s);
+    EXPECT_EQ(node.effects.delivered.size(), 1U);
+}
+
+TEST(MoverReading, AnExpiredErrorIsAskedForAgainAllTheWay) {
+    Node reader(reader_of(listing_key));
+    Node child(at(listing_key, 1));
+    std::uint64_t serial = 0;
+    for (int round = 0; round < 3; ++round) {
+        const TimePoint now = start + round * 2s;
+        child.mover.want(listing_key, FetchFor::demand, now);
+        const auto interests = child.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U) << "round " << round;
+        reader.mover.receive(child.membership.self(), interests[0].second, now);
+        ASSERT_EQ(reader.effects.reads.size(), static_cast<std::size_t>(round) + 1);
+        reader.mover.read_done(listing_key, make_error(std::errc::permission_denied), now);
+        const auto publications = reader.effects.take<Publication>();
+        ASSERT_EQ(publications.size(), 1U);
+        EXPECT_GT(publications[0].second.serial, serial);
+        serial = publications[0].second.serial;
+        child.mover.receive(reader.membership.self(), publications[0].second, now);
+        ASSERT_EQ(child.effects.delivered.size(), static_cast<std::size_t>(round) + 1);
+        EXPECT_EQ(child.effects.take<Publication>().size(), 1U) << "forwarded anew";
+        // Both caches let it expire.
+        reader.effects.cache.clear();
+        child.effects.cache.clear();
+    }
+}
+
+TEST(MoverReading, ACacheThatKeepsNothingStillAnswersEveryWant) {
+    Node reader(reader_of(listing_key));
+    Node child(at(listing_key, 1));
+    reader.effects.keeps = child.effects.keeps = false;
+    for (std::size_t round = 1; round <= 3; ++round) {
+        child.mover.want(listing_key, FetchFor::demand, start);
+        reader.mover.receive(child.membership.self(), child.effects.take<Interest>().at(0).second, start);
+        ASSERT_EQ(reader.effects.reads.size(), round);
+        reader.mover.read_done(listing_key, small_object(), start);
+        child.mover.receive(reader.membership.self(), reader.effects.take<Publication>().at(0).second, start);
+        ASSERT_EQ(child.effects.delivered.size(), round);
+    }
+}
+
+TEST(MoverReading, WhatWasEvictedIsReadAgainForThoseWhoAsk) {
+    Node reader(reader_of(listing_key));
+    reader.mover.want(listing_key, FetchFor::demand, start);
+    reader.mover.read_done(listing_key, small_object(), start);
+    static_cast<void>(reader.effects.take<Publication>());
+    reader.effects.cache.clear();
+    const Rank asker = at(listing_key, 2);
+    reader.mover.receive(asker, Interest{.key = listing_key, .seen = {1, 0}}, start);
+    ASSERT_EQ(reader.effects.reads.size(), 2U);
+    reader.mover.read_done(listing_key, small_object(), start);
+    const auto publications = reader.effects.take<Publication>();
+    ASSERT_EQ(publications.size(), 1U);
+    EXPECT_EQ(publications[0].first, std::vector{asker}) << "the others may not want it any more";
+}
+
+// A reader that cannot read, or is slow.
+
+// The reader, whose read has failed with what may be the fault of its own mount, and the next reader, which
+// it has asked.
+struct BrokenReader : Node {
+    explicit BrokenReader(ObjectPtr met = make_error(EIO))
+        : Node(reader_of(listing_key), deadline(10s)),
+          next(membership.next_reader(listing_key.path, std::vector{membership.self()}).value(),
+               deadline(10s)) {
+        mover.receive(at(listing_key, 2), Interest{.key = listing_key}, start);
+        mover.read_done(listing_key, met, start);
+        EXPECT_TRUE(effects.delivered.empty());
+        EXPECT_TRUE(effects.take<Publication>().empty());
+        const auto interests = effects.take<Interest>();
+        EXPECT_EQ(interests.size(), 1U);
+        EXPECT_EQ(interests.at(0).first, std::vector{next.membership.self()});
+        next.mover.receive(membership.self(), interests.at(0).second, start);
+        EXPECT_EQ(next.effects.reads, std::vector{listing_key});
+    }
+
+    // What the next reader reads; this one hears of it.
+    void next_reads(const ObjectPtr& object) {
+        next.mover.read_done(listing_key, object, start);
+        for (const auto& [to, publication] : next.effects.take<Publication>()) {
+            if (std::find(to.begin(), to.end(), membership.self()) != to.end()) {
+                mover.receive(next.membership.self(), publication, start);
+            }
+        }
+    }
+    bool has_resigned() const { return membership.state(membership.self()) == NodeState::resigned; }
+
+    Node next;
+};
+
+TEST(MoverReading, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
+    const ObjectPtr nothing = make_object(Directory());
+    for (const ObjectPtr& met :
+         {make_error(EIO), make_error(ENOTCONN), make_error(ENOENT), make_error(EMFILE), nothing}) {
+        BrokenReader reader(met);
+        EXPECT_FALSE(reader.has_resigned()) << "not before another node has read better";
+        const ObjectPtr object = small_object();
+        reader.next_reads(object);
+        EXPECT_EQ(reader.effects.delivered, std::vector{object});
+        const auto passed_on = reader.effects.take<Publication>();
+        EXPECT_TRUE(std::any_of(passed_on.begin(), passed_on.end(), [](const auto& sent) {
+            return std::find(sent.first.begin(), sent.first.end(), at(listing_key, 2)) != sent.first.end();
+        }));
+        EXPECT_TRUE(reader.has_resigned());
+        EXPECT_EQ(reader.mover.counters().resignations, 1U);
+        EXPECT_EQ(reader.mover.pending(), 0U);
+
+        // What is asked of it meanwhile it asks the next reader for.
+        const ObjectKey other{ObjectKind::batch, listing_key.path};
+        reader.mover.receive(at(listing_key, 2), Interest{.key = other}, start + 1s);
+        EXPECT_EQ(reader.effects.take<Interest>().at(0).first, std::vector{reader.next.membership.self()});
+
+        EXPECT_LE(reader.mover.next_deadline().value(), start + 60s);
+        reader.mover.tick(start + 60s);
+        EXPECT_FALSE(reader.has_resigned());
+    }
+}
+
+TEST(MoverReading, AnErrorThatTwoNodesMeetIsTheFilesystems) {
+    for (const ObjectPtr& met : {make_error(EIO), make_object(Directory())}) {
+        BrokenReader reader(met);
+        reader.next_reads(met);
+        EXPECT_EQ(reader.effects.delivered, std::vector{met});
+        EXPECT_FALSE(reader.has_resigned()) << "a file that is broken for all unseats no reader";
+        EXPECT_TRUE(reader.next.effects.take<Interest>().empty());
+    }
+}
+
+TEST(MoverReading, WhereTwoReadersMeetDifferentErrorsAThirdDecides) {
+    BrokenReader reader;
+    reader.next_reads(make_error(ENOENT));
+    const auto interests = reader.next.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    ASSERT_EQ(interests[0].second.findings.size(), 2U);
+    Node third(interests[0].first.at(0), deadline(10s));
+    third.mover.receive(reader.next.membership.self(), interests[0].second, start);
+    third.mover.read_done(listing_key, make_error(ESTALE), start);
+    EXPECT_EQ(third.effects.delivered.size(), 1U) << "no fourth one reads";
+    EXPECT_TRUE(third.effects.take<Interest>().empty());
+    EXPECT_FALSE(reader.has_resigned());
+}
+
+TEST(MoverReading, WhereNobodyElseIsLeftTheReaderBelievesItself) {
+    Node reader(reader_of(listing_key));
+    reader.suspect_all_others(start);
+    reader.mover.want(listing_key, FetchFor::demand, start);
+    const ObjectPtr error = make_error(EIO);
+    reader.mover.read_done(listing_key, error, start);
+    EXPECT_EQ(reader.effects.delivered, std::vector{error});
+}
+
+// What it found empty it tells as what was asked for.
+TEST(MoverReading, WhereNobodyElseIsLeftAnymoreTheReaderTellsWhatItFound) {
+    const ObjectPtr none = make_object(Directory());
+    const ObjectPtr no_more = make_object(Directory(), error_lifetime);
+    const ObjectPtr no_entries = make_object(Listing({}, Listing::Detail::attributes));
+    for (const auto& [key, met] : {std::pair{listing_key, none},
+                                   {ObjectKey{ObjectKind::names, listing_key.path, 1, 7}, no_more},
+                                   {ObjectKey{ObjectKind::batch, listing_key.path, 1, 7}, no_entries},
+                                   {ObjectKey{ObjectKind::entry, listing_key.path + "/x"}, no_entries},
+                                   {listing_key, make_error(EIO)}}) {
+        Node reader(reader_of(key));
+        reader.mover.want(key, FetchFor::demand, start);
+        reader.mover.read_done(key, met, start);
+        EXPECT_TRUE(reader.effects.delivered.empty()) << "another one is asked first";
+        reader.suspect_all_others(start);
+        ASSERT_EQ(reader.effects.delivered.size(), 1U) << to_string(key);
+        const Object& told = *reader.effects.delivered[0];
+        EXPECT_EQ(told.content.index(), met->content.index()) << to_string(key);
+        EXPECT_EQ(told.error(), met->error());
+        EXPECT_EQ(told.lifetime, met->lifetime) << to_string(key);
+    }
+}
+
+TEST(MoverReading, WhereTheNextReaderIsLostAThirdReads) {
+    BrokenReader reader;
+    reader.suspect(reader.next.membership.self(), start);
+    const auto interests = reader.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 1U);
+    EXPECT_NE(interests[0].first, std::vector{reader.next.membership.self()});
+    EXPECT_EQ(interests[0].second.findings.size(), 1U);
+}
+
+TEST(MoverReading, AnErrorThatNoMountExplainsIsPublishedAtOnce) {
+    Node reader(reader_of(listing_key));
+    reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+    reader.mover.read_done(listing_key, make_error(EACCES), start);
+    EXPECT_EQ(reader.effects.take<Publication>().size(), 1U);
+    EXPECT_TRUE(reader.effects.take<Interest>().empty());
+}
+
+TEST(MoverReading, ASlowReaderHasOneOtherReadTooAndTheFirstAnswerWins) {
+    for (const bool is_own_first : {true, false}) {
+        Node reader(reader_of(listing_key), deadline(10s));
+        reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+        pass(reader, start, start + 5s);
+        const auto interests = reader.effects.take<Interest>();
+        ASSERT_EQ(interests.size(), 1U);
+        const Rank next_rank = interests[0].first.at(0);
+        EXPECT_EQ(interests[0].second.findings,
+                  (std::vector<Finding>{{.reader = reader.membership.self(), .error = ETIMEDOUT}}));
+        Node next(next_rank, deadline(10s));
+        next.mover.receive(reader.membership.self(), interests[0].second, start + 5s);
+        pass(next, start + 5s, start + 30s);
+        EXPECT_TRUE(next.effects.take<Interest>().empty()) << "slow for both: two reads are enough";
+
+        const ObjectPtr object = small_object();
+        if (is_own_first) {
+            reader.mover.read_done(listing_key, object, start + 6s);
+        } else {
+            reader.mover.receive(next_rank,
+                                 {.key = listing_key,
+                                  .root = next_rank,
+                                  .spread = Publication::Spread::asked,
+                                  .object = object},
+                                 start + 6s);
+            reader.mover.read_done(listing_key, small_object(2), start + 9s);
+        }
+        EXPECT_EQ(reader.effects.delivered, std::vector{object});
+        EXPECT_EQ(reader.mover.counters().resignations, is_own_first ? 0U : 1U);
+        EXPECT_EQ(reader.mover.pending(), 0U);
+    }
+}
+
+// Reads for others wait for the links: then another reader would be no faster.
+TEST(MoverReading, AReaderThatHasMuchToSendIsNotSlow) {
+    Node reader(reader_of(listing_key), deadline(10s));
+    reader.effects.backlogs[at(listing_key, 5)] = 20U << 20;
+    reader.mover.want(listing_key, FetchFor::demand, start);
+    pass(reader, start, start + 9s);
+    EXPECT_EQ(reader.mover.counters().passed_on, 0U);
+    reader.effects.backlogs.clear();
+    pass(reader, start + 9s, start + 14s);
+    EXPECT_EQ(reader.mover.counters().passed_on, 1U);
+}
+
+// Work that lasts is told in growing numbers, whoever does it: a reader goes on counting from what others
+// have spent.
+TEST(MoverReading, TheNextReaderCountsTheTimeOfTheFirst) {
+    Node next(at(listing_key, 4), deadline(8s));
+    next.mover.receive(reader_of(listing_key),
+                       Interest{.key = listing_key,
+                                .findings = {{.reader = reader_of(listing_key), .error = ETIMEDOUT}},
+                                .spent = 4s},
+                       start);
+    const auto words = next.effects.take<Working>();
+    ASSERT_EQ(words.size(), 1U);
+    EXPECT_GT(words[0].second.spent, 4s);
+}
+
+TEST(MoverReading, ANewReaderCountsOnFromWhatItHasPassedOn) {
+    int new_readers = 0;
+    for (std::uint32_t position = 1; position < Node::size; ++position) {
+        Node node(at(listing_key, position), deadline(8s));
+        const Rank asker = at(listing_key, position + 1);
+        node.mover.receive(asker, Interest{.key = listing_key}, start);
+        node.mover.receive(reader_of(listing_key), Working{.key = listing_key, .spent = 60s}, start);
+        node.suspect(reader_of(listing_key), start);
+        if (node.reader(listing_key) == node.membership.self()) {
+            ++new_readers;
+            node.effects.take<Working>();
+            node.mover.tick(start + 2s);
+            const auto words = node.effects.take<Working>();
+            ASSERT_EQ(words.size(), 1U);
+            EXPECT_EQ(words[0].first, std::vector{asker});
+            EXPECT_GT(words[0].second.spent, 60s);
+        }
+    }
+    EXPECT_EQ(new_readers, 1);
+}
+
+}  // namespace
+}  // namespace copper
