@@ -60,6 +60,10 @@ std::vector<Result<Output>> outputs(const std::vector<std::string>& hosts, std::
     return outputs;
 }
 
+CommandFor through(const Launcher& launcher, const std::vector<std::string>& command) {
+    return [&](const std::string& host) { return reach_hosts(launcher, {host}, command); };
+}
+
 // Returns the hosts where it fails, in order.
 std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
                              const std::string& says, const CommandFor& command_for) {
@@ -80,8 +84,8 @@ std::string own_program() {
     return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
-std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                      const std::vector<std::string>& command) {
+std::vector<Trouble> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                  const std::vector<std::string>& command) {
     if (hosts.empty() || launcher.family == Family::alone) {
         return {};
     }
@@ -91,13 +95,7 @@ std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vecto
             return {};
         }
     }
-    std::vector<std::string> failed_hosts;
-    for (const auto& trouble : failing(hosts, host_patience, {}, [&](const std::string& host) {
-             return reach_hosts(launcher, {host}, command);
-         })) {
-        failed_hosts.push_back(trouble.host);
-    }
-    return failed_hosts;
+    return failing(hosts, host_patience, {}, through(launcher, command));
 }
 
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
@@ -112,9 +110,7 @@ std::string said_by_all(const Launcher& launcher, const std::vector<std::string>
 std::string said_by_each(const Launcher& launcher, const std::vector<std::string>& hosts,
                          const std::vector<std::string>& command) {
     std::string text;
-    for (const auto& output : outputs(hosts, host_patience, [&](const std::string& host) {
-             return reach_hosts(launcher, {host}, command);
-         })) {
+    for (const auto& output : outputs(hosts, host_patience, through(launcher, command))) {
         text += output ? output->text + "\n" : "";
     }
     return text;
@@ -137,8 +133,7 @@ std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vect
             reasons[trouble.host] = trouble.reason;
         }
     }
-    auto troubles = failing(suspected, reach_patience, says,
-                            [&](const std::string& host) { return reach_hosts(launcher, {host}, command); });
+    auto troubles = failing(suspected, reach_patience, says, through(launcher, command));
     for (auto& trouble : troubles) {
         // If no node has a remote shell, that is not why this one fails.
         if (reasons.contains(trouble.host) && reasons.size() < hosts.size() - 1) {

@@ -17,11 +17,6 @@ inline constexpr std::chrono::milliseconds host_patience{20000};
 // The file of the running `copper`, which has the same path on all nodes.
 std::string own_program();
 
-// Runs `command` once on each of these nodes: on all at once and, if that fails, node by node, several at a
-// time. Returns the nodes where it failed.
-std::vector<std::string> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                      const std::vector<std::string>& command);
-
 // Runs `command` on all of these nodes at once. Returns all that they print.
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
                         const std::vector<std::string>& command);
@@ -31,9 +26,13 @@ std::string said_by_each(const Launcher& launcher, const std::vector<std::string
 
 struct Trouble {
     std::string host;
-    std::string reason;
+    std::string reason = {};
     bool answers = false;  // programs can be started there
 };
+// Runs `command` once on each of these nodes: on all at once and, if that fails, node by node, several at a
+// time. Returns the nodes where it failed.
+std::vector<Trouble> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
+                                  const std::vector<std::string>& command);
 // The nodes on which `command` fails, or does not print `says`: launchers that survive the loss of a process
 // may call a missing program a success. For finding out why a launch fails or says nothing. Asks through the
 // remote shell of the launcher where it has one, and then those where that fails through the launcher itself.

@@ -115,8 +115,8 @@ void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vecto
                                                            : hosts_without(plan.placement.hosts, others);
     const auto unclean = run_on_hosts(
         plan.launcher, hosts, clean_command({.mount = plan.daemon.mount, .launch = plan.daemon.launch}));
-    for (const auto& host : unclean) {
-        say("could not clean up on " + host + " (run 'copper stop --local' there)");
+    for (const auto& trouble : unclean) {
+        say("could not clean up on " + trouble.host + " (run 'copper stop --local' there)");
     }
     for (const auto& problem :
          clean_own({.mount = plan.daemon.mount, .launch = plan.daemon.launch}).problems) {

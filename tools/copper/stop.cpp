@@ -138,9 +138,9 @@ std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::opt
 
 // Returns the nodes that could not be cleaned. On the node of the launch, only the silent nodes need
 // cleaning. On another node, all do: one of them has the launch record, and this node does not know which.
-std::vector<std::string> clean_other_nodes(const CleanScope& scope, const std::optional<LaunchRecord>& launch,
-                                           const std::vector<Found>& found,
-                                           const std::optional<ControlReply>& reply) {
+std::vector<Trouble> clean_other_nodes(const CleanScope& scope, const std::optional<LaunchRecord>& launch,
+                                       const std::vector<Found>& found,
+                                       const std::optional<ControlReply>& reply) {
     const auto command = clean_command(scope);
     if (launch) {
         return run_on_hosts(launch->launcher, silent_hosts(*launch, reply), command);
@@ -152,7 +152,7 @@ std::vector<std::string> clean_other_nodes(const CleanScope& scope, const std::o
     everywhere.insert(everywhere.end(), command.begin(), command.end());
     const auto output = capture(everywhere, hosts_patience);
     const bool clean = output && succeeded(*output);
-    return clean ? std::vector<std::string>() : std::vector<std::string>{"all other nodes"};
+    return clean ? std::vector<Trouble>() : std::vector<Trouble>{{.host = "all other nodes"}};
 }
 
 bool is_alive(const Found& instance) {
@@ -293,8 +293,8 @@ Result<void> stop_job(const StopOptions& options) {
         std::cout << "nothing serves " << *mount << " on this node\n";
         return {};
     }
-    for (const auto& host : unclean) {
-        say("could not clean up on " + host + " (run 'copper stop --local' there)");
+    for (const auto& trouble : unclean) {
+        say("could not clean up on " + trouble.host + " (run 'copper stop --local' there)");
     }
     if (auto concluded = conclude(report, "stopped " + *mount); !concluded || unclean.empty()) {
         return concluded;
