@@ -12,6 +12,9 @@ namespace {
 constexpr int last_part = 4;
 constexpr std::size_t levels_max = 16;
 
+// Other nodes wait for answers during a tick. The next one goes on.
+constexpr std::size_t due_of_a_tick_max = 1024;
+
 // Errors that a node gets if its own mount of the backing filesystem is broken, stale or missing, or if it
 // has no resources left. All nodes might also get them.
 bool is_perhaps_trouble_of_one_node(int error) {
@@ -405,7 +408,11 @@ void Mover::tick(TimePoint now) {
         back_in_office_.reset();
         membership_.resume();
     }
-    while (const auto due = waiting_.take_due(now)) {
+    for (std::size_t handled = 0; handled < due_of_a_tick_max; ++handled) {
+        const auto due = waiting_.take_due(now);
+        if (!due) {
+            break;
+        }
         on_due(*due);
     }
     while (const auto due = reading_.take_due(now)) {

@@ -24,8 +24,6 @@ constexpr unsigned long timer_slack_ns = 1000;
 
 constexpr std::chrono::seconds degraded_for{60};  // after a direct read
 
-constexpr std::size_t events_of_a_turn_max = 1024;
-
 constexpr std::chrono::milliseconds looks_after_itself_every{50};
 
 const char* description_of(NodeState state) {
@@ -131,7 +129,6 @@ void ProgressLoop::leave(std::chrono::milliseconds time_max) {
     leave_by_ = leave_by_ ? std::min(*leave_by_, by) : by;
 }
 
-// Not all at once: other nodes are waiting for answers.
 bool ProgressLoop::take_events() {
     if (next_taken_ == taken_.size()) {
         taken_.clear();

@@ -34,6 +34,8 @@ class ProgressLoop final : private Protocol::Effects {
   public:
     using Task = std::function<void()>;
     using Parts = std::vector<Answer::Part>;
+    // Then the loop looks for messages again, because other nodes wait for answers.
+    static constexpr std::size_t events_of_a_turn_max = 1024;
 
     struct Options {
         std::size_t arity = 4;

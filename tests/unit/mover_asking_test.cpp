@@ -187,6 +187,27 @@ TEST(MoverAsking, ItAsksAnotherWayAndBeforeTheDeadlineReadsByItself) {
     EXPECT_FALSE(node.mover.next_deadline());
 }
 
+// Other nodes wait for answers meanwhile.
+TEST(MoverAsking, ATickDoesAFewOfManyThingsThatAreDue) {
+    constexpr std::size_t objects = 3000;
+    Node node(at(listing_key, 1));
+    for (std::size_t i = 0; i < objects; ++i) {
+        const ObjectKey key{ObjectKind::entry, listing_key.path + "/" + std::to_string(i)};
+        node.mover.receive(at(listing_key, 3), Interest{.key = key}, start);
+    }
+    EXPECT_EQ(node.effects.take<Interest>().size(), objects);
+    const TimePoint due = node.mover.next_deadline().value();
+    std::size_t asked = 0;
+    while (node.mover.next_deadline().value() <= due) {
+        node.mover.tick(due);
+        const std::size_t asked_now = node.effects.take<Interest>().size();
+        ASSERT_GT(asked_now, 0U);
+        EXPECT_LE(asked_now, 1024U);
+        asked += asked_now;
+    }
+    EXPECT_EQ(asked, objects) << "in the next ticks";
+}
+
 // When each node of a path turns to the filesystem, if it hears nothing.
 TEST(MoverAsking, NodesNearTheReaderTurnToTheFilesystemFirst) {
     std::vector<TimePoint> begun;

@@ -1,0 +1,84 @@
+#include "daemon/progress_loop.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace copper {
+namespace {
+
+using namespace std::chrono_literals;
+
+// To it, the loop looks for messages once in each turn. There are none.
+class QuietFabric final : public Fabric {
+  public:
+    explicit QuietFabric(std::function<void()> on_look) : on_look_(std::move(on_look)) {}
+
+    Rank self() const override { return Rank{0}; }
+    std::uint32_t size() const override { return 2; }
+    void send(Rank, const Frame&) override {}
+    std::uint64_t backlog_bytes(Rank) const override { return 0; }
+    std::uint64_t backlog_bytes() const override { return 0; }
+    bool progress(const Receive&, const Lost&) override {
+        on_look_();
+        return false;
+    }
+    bool flushed() const override { return true; }
+    bool must_poll() const override { return true; }
+    FabricCounters counters() const override { return {}; }
+
+  private:
+    const std::function<void()> on_look_;
+};
+
+class NoFiles final : public BackingStore {
+  public:
+    ObjectPtr read(const ObjectKey&) override { return make_error(ENOENT); }
+};
+
+class ProgressLoopTest : public testing::Test {
+  protected:
+    static ProgressLoop::Options options() {
+        ProgressLoop::Options options;
+        options.pool.threads = 1;
+        return options;
+    }
+
+    std::function<void()> on_look = [] {};
+    QuietFabric fabric{[this] { on_look(); }};
+    const Trees trees{{"/app"}};
+    Cache cache{{}, [](const ObjectKey&, FetchFor) {}};
+    NoFiles no_files;
+    ProgressLoop loop{options(),
+                      {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},
+                      [](const std::string&, const std::string&) { return std::string(); },
+                      [](const std::string&, const std::string&, const ProgressLoop::Parts&) {
+                          return std::optional<std::string>();
+                      }};
+};
+
+// Other nodes wait for answers during a turn.
+TEST_F(ProgressLoopTest, LooksForMessagesBetweenManyEvents) {
+    constexpr std::size_t events = 5000;
+    std::size_t of_this_turn = 0;
+    std::vector<std::size_t> of_turns;
+    on_look = [&] { of_turns.push_back(std::exchange(of_this_turn, 0)); };
+    for (std::size_t i = 0; i < events; ++i) {
+        loop.post([&] { ++of_this_turn; });
+    }
+    loop.post([this] { loop.leave(0ms); });
+    loop.run();
+    EXPECT_EQ(std::accumulate(of_turns.begin(), of_turns.end(), std::size_t{0}), events);
+    EXPECT_LE(*std::max_element(of_turns.begin(), of_turns.end()), ProgressLoop::events_of_a_turn_max);
+}
+
+}  // namespace
+}  // namespace copper
