@@ -103,10 +103,10 @@ void ProgressLoop::run() {
         is_at(Activity::fabric);
         moved = poll_fabric() || moved;
         is_at(Activity::what_was_due);
-        run_due();
+        const bool was_due = run_due();
         is_at(Activity::starting_reads);
         begin_reads();
-        if (moved) {
+        if (moved || was_due) {
             turns_.record(now() - began);
         }
         is_at(Activity::waiting);
@@ -215,8 +215,10 @@ void ProgressLoop::receive(Rank from, const Frame& frame) {
     protocol_.receive(from, *message, now());
 }
 
-void ProgressLoop::run_due() {
+// True if anything was due.
+bool ProgressLoop::run_due() {
     const TimePoint time = now();
+    const auto due = next_deadline();
     protocol_.tick(time);
     if (time >= next_look_) {
         warn_of_strangers();
@@ -226,6 +228,7 @@ void ProgressLoop::run_due() {
     while (!tasks_.empty() && tasks_.begin()->first <= time) {
         tasks_.extract(tasks_.begin()).mapped()();
     }
+    return due && *due <= time;
 }
 
 std::optional<TimePoint> ProgressLoop::next_deadline() const {

@@ -135,7 +135,7 @@ class ProgressLoop final : private Protocol::Effects {
     bool poll_fabric();
     void begin_reads();
     ObjectPtr read_and_code(const ObjectKey& key, const Link& link);
-    void run_due();
+    bool run_due();
     std::optional<TimePoint> next_deadline() const;
     bool may_leave() const;
     void is_at(Activity activity) const {

@@ -80,5 +80,14 @@ TEST_F(ProgressLoopTest, LooksForMessagesBetweenManyEvents) {
     EXPECT_LE(*std::max_element(of_turns.begin(), of_turns.end()), ProgressLoop::events_of_a_turn_max);
 }
 
+TEST_F(ProgressLoopTest, MeasuresTurnsInWhichOnlySomethingWasDue) {
+    loop.at(std::chrono::steady_clock::now(), [this] {
+        std::this_thread::sleep_for(20ms);
+        loop.leave(0ms);
+    });
+    loop.run();
+    EXPECT_GE(LatencyHistogram::quantile_us(loop.turns().buckets(), 1), 20000U);
+}
+
 }  // namespace
 }  // namespace copper
