@@ -261,6 +261,9 @@ def huge():
             yield Row("its names on that node after that; nodes suspected", "all; 0",
                       f"{listed:,}, {seconds:.1f} s; {lost} ({sent / 1e6:,.1f} MB sent, "
                       f"{totals['backing']['listings']} listings)", listed == entries and lost == 0)
+            longest = totals["latency_us"]["turn"]["max"] / 1000
+            yield Row("longest turn of the progress loop of any of these daemons, since their start", "below 50 ms",
+                      f"{longest:.1f} ms", longest < 50)
     finally:
         for loop in loops:
             loop.kill()
