@@ -96,6 +96,7 @@ class Stop(MountTestCase):
                 with open(job.mirrored(node, a_document()), "rb") as file:
                     file.read()
             said = job.stop().stdout
+            self.assertRegex(said, rf"^2 of 2 nodes served {files} files to your programs; the filesystem opened [1-9]")
             self.assertEqual(says, "hardly any program used the mirror (files read: 1)" in said, said)
 
     def test_after_kill_of_rank_0(self):

@@ -47,15 +47,15 @@ struct StopOptions {
 };
 
 void print_summary(const JobStatistics& job) {
-    const auto count = [&job](const char* group, const char* name) {
-        return std::to_string(total(job.sum, group, name));
-    };
-    std::cout << "nodes " << text_of(job.sum, "nodes") << " of " << job.nodes << ", FUSE requests "
-              << count("fuse", "requests") << "; backing filesystem: listings "
-              << count("backing", "listings") << ", files opened " << count("backing", "file_opens")
-              << ", bytes " << count("backing", "bytes") << "; direct reads "
-              << count("fallbacks", "direct_reads") << "\n";
     const auto files = total(job.sum, "fuse", "files_read");
+    const auto opens = total(job.sum, "backing", "file_opens");
+    const auto direct = total(job.sum, "fallbacks", "direct_reads");
+    std::cout << text_of(job.sum, "nodes") << " of " << job.nodes << " nodes served " << files
+              << " files to your programs; the filesystem opened " << opens << times_fewer(files, opens)
+              << (direct == 0
+                      ? ""
+                      : "; nodes that could not wait made " + std::to_string(direct) + " direct reads")
+              << "\n";
     if (files < job.sum["nodes"].get<std::uint64_t>()) {
         std::cout << "hardly any program used the mirror (files read: " << files
                   << "). Activate the environment before 'copper env'\n";
