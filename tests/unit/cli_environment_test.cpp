@@ -71,6 +71,23 @@ TEST(MirroredEnvironment, RewritesWhatIsSetAndFillsWhatIsNot) {
     EXPECT_EQ(environment_of({}, true).at("PYTHONPYCACHEPREFIX"), "/s/pycache");
 }
 
+// What conda's activation sets. Programs may write to what it names beside these.
+TEST(MirroredEnvironment, RewritesWhatActivationSets) {
+    const std::map<std::string, std::string> before = {
+        {"PATH", "/soft/env/bin:/bin"},        {"LD_LIBRARY_PATH", "/soft/env/lib"},
+        {"CONDA_PREFIX", "/soft/env"},         {"VIRTUAL_ENV", "/soft/venv"},
+        {"PYTHONHOME", "/soft/env"},           {"PERL5LIB", "/soft/env/lib/perl5:/home/u/perl5"},
+        {"GDAL_DATA", "/soft/env/share/gdal"}, {"GDAL_DRIVER_PATH", "/soft/env/lib/gdalplugins"},
+        {"PROJ_DATA", "/soft/env/share/proj"}, {"SSL_CERT_FILE", "/soft/env/ssl/cacert.pem"},
+    };
+    const auto changed = environment_of(before, false);
+    for (const auto& [name, value] : before) {
+        EXPECT_EQ(changed.at(name), list_through_mirror(mirror, value, resolve));
+        EXPECT_TRUE(changed.at(name).starts_with("/tmp/u/copper/soft/")) << name;
+    }
+    EXPECT_FALSE(environment_of({{"XDG_DATA_DIRS", "/soft/env/share"}}, false).contains("XDG_DATA_DIRS"));
+}
+
 TEST(MirroredEnvironment, HasNothingToSayTheSecondTime) {
     auto before = environment_of({{"PATH", "/soft/bin"}}, false);
     EXPECT_TRUE(environment_of(before, false).empty());
