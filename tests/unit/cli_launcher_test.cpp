@@ -89,15 +89,24 @@ TEST(MpiPlugin, IsTheSitesUnlessTheLibraryNeedsAnother) {
         "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n"
         "specific pmix plugin versions available: pmix_v4\n";
     constexpr const char* old = "srun: MPI types are...\nsrun: none\nsrun: pmi2\n";
-    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, debian, "none"), "pmix");
-    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, debian, "pmix_v4"), "");
-    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, debian, "pmi2"), "pmix");
-    EXPECT_EQ(mpi_plugin(Mpi::open_mpi, old, "none"), "") << "it is not there";
-    EXPECT_EQ(mpi_plugin(Mpi::mpich, old, "none"), "pmi2");
-    EXPECT_EQ(mpi_plugin(Mpi::mpich, debian, "none"), "pmi2");
-    EXPECT_EQ(mpi_plugin(Mpi::mpich, debian, "cray_shasta"), "");
-    EXPECT_EQ(mpi_plugin(Mpi::mpich, debian, "pmi2"), "");
-    EXPECT_EQ(mpi_plugin(Mpi::unknown, debian, "none"), "");
+    const auto of_open_mpi = [](std::string_view listed, std::string_view site_default) {
+        return mpi_plugin(Mpi::open_mpi, Pmix::present, listed, site_default);
+    };
+    EXPECT_EQ(of_open_mpi(debian, "none"), "pmix");
+    EXPECT_EQ(of_open_mpi(debian, "pmix_v4"), "");
+    EXPECT_EQ(of_open_mpi(debian, "pmi2"), "pmix");
+    EXPECT_EQ(of_open_mpi(old, "none"), "") << "it is not there";
+    for (const Pmix pmix : {Pmix::absent, Pmix::present}) {
+        EXPECT_EQ(mpi_plugin(Mpi::mpich, pmix, old, "none"), "pmi2");
+        EXPECT_EQ(mpi_plugin(Mpi::mpich, pmix, debian, "cray_shasta"), "");
+        EXPECT_EQ(mpi_plugin(Mpi::mpich, pmix, debian, "pmi2"), "");
+        EXPECT_EQ(mpi_plugin(Mpi::unknown, pmix, debian, "none"), "");
+    }
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, Pmix::absent, debian, "none"), "pmi2");
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, Pmix::absent, debian, "pmix"), "pmi2")
+        << "each daemon would see only itself";
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, Pmix::present, debian, "none"), "pmix");
+    EXPECT_EQ(mpi_plugin(Mpi::mpich, Pmix::present, debian, "pmix_v4"), "");
 }
 
 TEST(DaemonsEnvironment, LacksWhatIsForTheApplication) {

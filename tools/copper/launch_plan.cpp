@@ -90,6 +90,7 @@ Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Pl
     }
     LauncherChoice choice{.name = setting(options.launcher, sources, "launcher", "auto"),
                           .arguments = setting("", sources, "launcher-args", ""),
+                          .copperd = plan.copperd,
                           .one_machine = !local.empty()};
     if (choice.one_machine) {
         const auto nodes =
@@ -173,7 +174,12 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     if (!sources) {
         return misused(sources.error());
     }
+    auto copperd = find_daemon();
+    if (!copperd) {
+        return tl::make_unexpected(copperd.error());
+    }
     Plan plan;
+    plan.copperd = std::move(*copperd);
     if (const auto nodes = plan_nodes(options, *sources, plan); !nodes) {
         return tl::make_unexpected(nodes.error());
     }
@@ -199,11 +205,6 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     }
     plan.log = files.log;
     plan_way_back(plan);
-    auto copperd = find_daemon();
-    if (!copperd) {
-        return tl::make_unexpected(copperd.error());
-    }
-    plan.copperd = std::move(*copperd);
     plan.daemon.require_key = true;
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);

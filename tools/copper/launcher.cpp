@@ -229,12 +229,12 @@ bool has_remote_shell(Family family) {
     return adapter(family).has_remote_shell;
 }
 
-std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_default) {
-    static constexpr std::array of_open_mpi = {"pmix"};
-    static constexpr std::array of_mpich = {"pmi2", "pmix", "cray_shasta"};
-    const auto wanted = mpi == Mpi::open_mpi ? std::span<const char* const>(of_open_mpi)
-                        : mpi == Mpi::mpich  ? std::span<const char* const>(of_mpich)
-                                             : std::span<const char* const>();
+std::string mpi_plugin(Mpi mpi, Pmix pmix, std::string_view listed, std::string_view site_default) {
+    using Names = std::vector<const char*>;
+    const auto wanted = mpi == Mpi::open_mpi    ? Names{"pmix"}
+                        : mpi != Mpi::mpich     ? Names{}
+                        : pmix == Pmix::present ? Names{"pmix", "pmi2", "cray_shasta"}
+                                                : Names{"pmi2", "cray_shasta"};
     // "pmix_v4" is a version of "pmix".
     if (std::any_of(wanted.begin(), wanted.end(),
                     [&](auto name) { return site_default.starts_with(name); })) {

@@ -37,9 +37,11 @@ bool can_start(Family family, Mpi mpi);
 // library is better than an unknown one. In a PBS job, PALS is the best if it can be used at all.
 int fitness(Family family, Mpi mpi, bool in_pbs_job);
 inline constexpr int fitness_max = 3;
+// Whether the library speaks PMIx. Open MPI always does.
+enum class Pmix { absent, present };
 // srun's --mpi for this library; empty: the site's default, which is right wherever it can be. `listed`: the
 // output of `srun --mpi=list`. `site_default`: MpiDefault of slurm.conf(5), or SLURM_MPI_TYPE.
-std::string mpi_plugin(Mpi mpi, std::string_view listed, std::string_view site_default);
+std::string mpi_plugin(Mpi mpi, Pmix pmix, std::string_view listed, std::string_view site_default);
 
 struct Launcher {
     Family family = Family::alone;

@@ -153,14 +153,21 @@ std::string default_plugin() {
     return {};
 }
 
-Result<Launcher> slurm_launcher() {
+// MPICH can be built with PMIx or without. The dynamic linker lists what a program loads (ld.so(8)).
+Pmix pmix_of(const std::string& copperd) {
+    const auto libraries = capture({"env", "LD_TRACE_LOADED_OBJECTS=1", copperd}, question_patience);
+    return libraries && libraries->text.find("libpmix.so") == std::string::npos ? Pmix::absent
+                                                                                : Pmix::present;
+}
+
+Result<Launcher> slurm_launcher(const std::string& copperd) {
     const auto plugins = capture({"srun", "--mpi=list"}, question_patience);
     if (!plugins) {
         return lacking("launcher " + plugins.error().reason + package_hint);
     }
     return Launcher{.family = Family::slurm,
                     .program = "srun",
-                    .mpi_plugin = mpi_plugin(built_with(), plugins->text, default_plugin()),
+                    .mpi_plugin = mpi_plugin(built_with(), pmix_of(copperd), plugins->text, default_plugin()),
                     .extra = {}};
 }
 
@@ -225,7 +232,7 @@ Result<Launcher> best_in_path() {
 
 Result<Launcher> chosen_automatically(const LauncherChoice& choice) {
     if (!choice.one_machine && is_set("SLURM_JOB_ID") && find_program("srun")) {
-        return slurm_launcher();
+        return slurm_launcher(choice.copperd);
     }
     if (!choice.one_machine && is_set("FLUX_URI") && find_program("flux")) {
         return flux_launcher();
@@ -244,7 +251,7 @@ Result<Launcher> named(const LauncherChoice& choice) {
         return mpi_launcher(choice.name);
     }
     if (choice.name == "srun") {
-        return slurm_launcher();
+        return slurm_launcher(choice.copperd);
     }
     if (choice.name == "flux") {
         return flux_launcher();

@@ -15,6 +15,7 @@ Result<std::vector<std::string>> find_nodes(const std::string& from);
 struct LauncherChoice {
     std::string name;          // as in --launcher
     std::string arguments;     // COPPER_LAUNCHER_ARGS
+    std::string copperd;       // the path of the program to start
     bool one_machine = false;  // --local: srun cannot start processes on this machine alone
     bool this_node_alone = false;
 };
