@@ -12,7 +12,7 @@ namespace {
 constexpr int last_part = 4;
 constexpr std::size_t levels_max = 16;
 
-// Other nodes wait for answers during a tick. The next one goes on.
+// Other nodes wait for answers during a tick. The next tick does the rest.
 constexpr std::size_t due_of_a_tick_max = 1024;
 
 // Errors that a node gets if its own mount of the backing filesystem is broken, stale or missing, or if it
@@ -394,10 +394,12 @@ void Mover::membership_changed(TimePoint now) {
         }
         const bool is_on_the_way =
             wait->asked() == next_hop(key, *wait) || wait->asked() == other_way(key, *wait);
-        // Even if the way stays: whoever is on it may not have heard that the reader is lost.
-        const bool has_new_reader = std::get<Asked>(wait->state).reader != route(key).reader;
-        if (!is_on_the_way || has_new_reader || !membership_.is_alive(*wait->asked())) {
+        if (!is_on_the_way || !membership_.is_alive(*wait->asked())) {
             ask_again(key, *wait);
+        } else if (std::get<Asked>(wait->state).reader != route(key).reader) {
+            // The way stays, but the node there may not know of the new reader. The attempt stays, too: the
+            // object may be on its way.
+            ask(*wait->asked(), key, *wait);
         }
     }
 }
@@ -415,7 +417,11 @@ void Mover::tick(TimePoint now) {
         }
         on_due(*due);
     }
-    while (const auto due = reading_.take_due(now)) {
+    for (std::size_t handled = 0; handled < due_of_a_tick_max; ++handled) {
+        const auto due = reading_.take_due(now);
+        if (!due) {
+            break;
+        }
         on_due(*due);
     }
 }

@@ -26,7 +26,7 @@ namespace copper {
 // Another node was asked for the object.
 struct Asked {
     Rank whom;
-    Rank reader;                         // whom the object was expected of
+    Rank reader;                         // who held the office then
     std::uint32_t ways_tried = 0;        // since the last sign of work
     std::chrono::milliseconds spent{0};  // the last Working::spent received
 };

@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/mover_fixture.hpp"
@@ -190,22 +191,26 @@ TEST(MoverAsking, ItAsksAnotherWayAndBeforeTheDeadlineReadsByItself) {
 // Other nodes wait for answers meanwhile.
 TEST(MoverAsking, ATickDoesAFewOfManyThingsThatAreDue) {
     constexpr std::size_t objects = 3000;
-    Node node(at(listing_key, 1));
-    for (std::size_t i = 0; i < objects; ++i) {
-        const ObjectKey key{ObjectKind::entry, listing_key.path + "/" + std::to_string(i)};
-        node.mover.receive(at(listing_key, 3), Interest{.key = key}, start);
-    }
-    EXPECT_EQ(node.effects.take<Interest>().size(), objects);
-    const TimePoint due = node.mover.next_deadline().value();
-    std::size_t asked = 0;
-    while (node.mover.next_deadline().value() <= due) {
-        node.mover.tick(due);
-        const std::size_t asked_now = node.effects.take<Interest>().size();
-        ASSERT_GT(asked_now, 0U);
-        EXPECT_LE(asked_now, 1024U);
-        asked += asked_now;
-    }
-    EXPECT_EQ(asked, objects) << "in the next ticks";
+    const auto sent_by_ticks = [](std::uint32_t position) {
+        Node node(at(listing_key, position));
+        for (std::size_t i = 0; i < objects; ++i) {
+            const ObjectKey key{ObjectKind::entry, listing_key.path + "/" + std::to_string(i)};
+            node.mover.receive(at(listing_key, 3), Interest{.key = key}, start);
+        }
+        node.effects.sent.clear();
+        const TimePoint due = node.mover.next_deadline().value();
+        std::size_t sent = 0;
+        while (node.mover.next_deadline().value() <= due) {
+            node.mover.tick(due);
+            const std::size_t sent_now = std::exchange(node.effects.sent, {}).size();
+            EXPECT_GT(sent_now, 0U);
+            EXPECT_LE(sent_now, 1024U);
+            sent += sent_now;
+        }
+        return sent;
+    };
+    EXPECT_EQ(sent_by_ticks(1), objects) << "asks another way, in the end for all";
+    EXPECT_EQ(sent_by_ticks(0), objects) << "the reader says that it works";
 }
 
 // When each node of a path turns to the filesystem, if it hears nothing.
@@ -283,7 +288,7 @@ TEST(MoverAsking, WhatOnlyOthersWantIsDroppedAtTheDeadline) {
     EXPECT_FALSE(node.mover.next_deadline());
 }
 
-TEST(MoverAsking, WordOfWorkIsPassedOnAndPutsTheDirectReadOff) {
+TEST(MoverAsking, WorkingIsPassedOnAndPutsTheDirectReadOff) {
     Node node(at(listing_key, 1), {.deadline = 9s, .waiting = {.deadlines_max = 4}});
     node.mover.want(listing_key, FetchFor::demand, start);
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
@@ -300,13 +305,14 @@ TEST(MoverAsking, WordOfWorkIsPassedOnAndPutsTheDirectReadOff) {
         node.mover.receive(at(listing_key, 3), working, start + spent);
         EXPECT_TRUE(node.effects.sent.empty());
     }
+    node.mover.tick(start + 33s);
     EXPECT_TRUE(node.effects.reads.empty());
     // Not for ever, whatever is said.
     node.mover.tick(start + 36s);
     EXPECT_EQ(node.effects.reads, std::vector{listing_key});
 }
 
-TEST(MoverAsking, WordOfWorkIsNotToldToTheNodeThatSaysIt) {
+TEST(MoverAsking, WorkingIsNotSentToTheNodeThatItCameFrom) {
     Node node(at(listing_key, 1));
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
     node.mover.receive(at(listing_key, 4), Interest{.key = listing_key}, start);
@@ -317,7 +323,7 @@ TEST(MoverAsking, WordOfWorkIsNotToldToTheNodeThatSaysIt) {
     EXPECT_EQ(passed_on[0].first, std::vector{at(listing_key, 4)});
 }
 
-TEST(MoverAsking, WordOfWorkThatNobodyWaitsForIsNoNews) {
+TEST(MoverAsking, WorkingThatNobodyWaitsForIsNotPassedOn) {
     Node node(at(listing_key, 1));
     node.mover.receive(reader_of(listing_key), Working{.key = listing_key}, start);
     EXPECT_EQ(node.mover.pending(), 0U);
@@ -356,7 +362,7 @@ TEST(MoverAsking, TheNodeThatWasAskedHearsOfANewReader) {
     for (std::uint32_t position = 1; position < Node::size; ++position) {
         Node node(at(listing_key, position));
         node.mover.want(listing_key, FetchFor::demand, start);
-        node.effects.take<Interest>();
+        const auto asked = node.effects.take<Interest>().at(0).first;
 
         node.suspect(reader_of(listing_key), start + 1s);
         if (node.reader(listing_key) == node.membership.self()) {
@@ -367,7 +373,25 @@ TEST(MoverAsking, TheNodeThatWasAskedHearsOfANewReader) {
         ASSERT_EQ(interests.size(), 1U) << "position " << position;
         EXPECT_EQ(interests[0].second.news,
                   (std::vector<News>{{.rank = reader_of(listing_key), .state = NodeState::suspect}}));
+        EXPECT_EQ(interests[0].second.attempt, interests[0].first == asked ? 0U : 1U)
+            << "the object may be on its way, and must not be sent twice";
     }
+}
+
+TEST(MoverAsking, LostNodesDoNotPutOffTheDeadline) {
+    Node node(at(listing_key, 3), deadline(10s));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.tick(start + 5s);
+    for (const auto when : {start + 6s, start + 7s}) {
+        const Rank asked = node.effects.take<Interest>().back().first.at(0);
+        node.mover.tick(when);
+        node.suspect(asked, when);
+    }
+    ASSERT_TRUE(node.effects.reads.empty());
+    ASSERT_TRUE(node.mover.next_deadline());
+    EXPECT_LE(*node.mover.next_deadline(), start + 10s);
+    pass(node, start + 7s, start + 10s);
+    EXPECT_EQ(node.effects.reads, std::vector{listing_key});
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST_F(ReadingTest, SaysFourTimesADeadlineThatItWorks) {
     }
 }
 
-TEST_F(ReadingTest, AWordThatIsLateIsSaidOnce) {
+TEST_F(ReadingTest, ALateWorkingIsSentOnce) {
     reading.begin(key, Purpose::itself, 0s, start);
     EXPECT_EQ(due(start + 7s), std::vector{Next::tell_working});
     EXPECT_EQ(reading.next_deadline(), start + 9s);
@@ -77,7 +77,7 @@ TEST_F(ReadingTest, AnExcuseLastsForHalfADeadline) {
 TEST_F(ReadingTest, CountsTheTimeThatOthersSpentBefore) {
     reading.begin(key, Purpose::in_office, 4s, start);
     EXPECT_EQ(reading.spent(key, start), 4s);
-    EXPECT_EQ(reading.spent(key, start + 100us), 4001ms) << "a later word must tell more";
+    EXPECT_EQ(reading.spent(key, start + 100us), 4001ms) << "a later Working must tell more";
     EXPECT_EQ(due(start + 2s), std::vector{Next::tell_working}) << "this node is not slow";
 }
 

@@ -124,7 +124,7 @@ TEST_F(WaitingTest, AWantThatJoinsAnOldInterestHasItsWholeTime) {
     EXPECT_EQ(due(start + 17s), Next::read_directly);
 }
 
-TEST_F(WaitingTest, TheSameWantAgainIsNoNews) {
+TEST_F(WaitingTest, ARepeatedWantChangesNothing) {
     EXPECT_EQ(want(start), Joined::first);
     waiting.ask(key, parent, reader, start);
     EXPECT_EQ(want(start + 2s), std::nullopt);
