@@ -139,11 +139,14 @@ class ProfilesWhileServing(ProfileTestCase):
     def test_a_job_that_is_killed_has_recorded_by_then(self):
         job = self.start(nodes=1)
         self.use(job, nodes=[0])
-        wait_until(lambda: os.path.exists(self.profile), 2 * SECONDS_MAX, "the record of each minute")
+        def recorded():
+            if not os.path.exists(self.profile):
+                return set()
+            shown = self.run_program(copper_program(), "profile", "show", self.profile).stdout.decode()
+            return {number for number in self.USED if f"used/file.{number:02}#0" in shown}
+        wait_until(lambda: recorded() == set(self.USED), 3 * SECONDS_MAX, "the record of each minute")
         kill_all(job.own_processes())
-        shown = self.run_program(copper_program(), "profile", "show", self.profile).stdout.decode()
-        for number in self.USED:
-            self.assertIn(f"used/file.{number:02}#0", shown)
+        self.assertEqual(set(self.USED), recorded())
 
 
 class Names(ProfileTestCase):

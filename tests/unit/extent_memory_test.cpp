@@ -55,6 +55,12 @@ std::size_t resident_extents(const std::set<std::byte*>& extents) {
     }));
 }
 
+// The kernel may join small pages to a huge one at any time, and the free half would count again.
+struct WithoutHugePages {
+    WithoutHugePages() { EXPECT_EQ(::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0); }
+    ~WithoutHugePages() { ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); }
+};
+
 TEST(ExtentMemory, GivesBackWhatNobodyUses) {
     const auto memory = ExtentMemory::make();
     auto extents = touched_extents(*memory, 128);
@@ -95,8 +101,7 @@ TEST(ExtentMemory, AStreamUsesTheSameMemoryAgain) {
 }
 
 TEST(ExtentMemory, HoldsNoMoreThanIsInUseAndSpareWhateverTheOrder) {
-    // The kernel may join small pages to a huge one at any time, and the free half would count again.
-    ASSERT_EQ(::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+    const WithoutHugePages small_pages;
     std::mt19937 random(1);
     const auto memory = ExtentMemory::make();
     std::vector<Memory> extents;
@@ -124,7 +129,6 @@ TEST(ExtentMemory, HoldsNoMoreThanIsInUseAndSpareWhateverTheOrder) {
         ASSERT_LE(held, extents.size() * extent_bytes + ExtentMemory::spare_bytes_max);
     }
     EXPECT_GT(most, 64U);
-    ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 }
 
 TEST(ExtentMemory, BytesOfOtherSizesComeFromTheHeap) {
