@@ -307,6 +307,9 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
 // The loop comes back here, because each finished read posts an event, and each message that leaves moves the
 // loop.
 void ProgressLoop::begin_reads() {
+    if (reads_.is_empty()) {
+        return;
+    }
     reads_.begin_reads(around_.fabric.backlog_bytes(), [this](const ObjectKey& key, ReadFor whom) {
         return pool_.submit([this, key, whom, link = around_.fabric.link()] {
             push(ReadDone{key, whom, read_and_code(key, link)}, SIZE_MAX);

@@ -130,6 +130,7 @@ void Libraries::follow(const FirstBytes& file, const ElfFile& elf, const ElfDyna
     if (!text) {
         return;
     }
+    // If the search path cannot be read, nothing is fetched: the linker could not load such a library either.
     const std::vector<std::string> beside = {std::string(parent_path(file.path))};
     if (!dynamic.search_path) {
         look_for(file, *text, dynamic.needed, beside);

@@ -19,8 +19,8 @@
 #include "base/unique_fd.hpp"
 #include "daemon/control/instance.hpp"
 
-// The headers of Linux 4.18 (RHEL 8) lack these numbers, which are the same on all architectures. A kernel
-// that lacks the calls says ENOSYS.
+// The headers of Linux 4.18 (RHEL 8) lack these numbers, which are the same on x86-64, Arm, POWER and RISC-V.
+// A kernel that lacks the calls says ENOSYS.
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif

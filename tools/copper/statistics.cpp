@@ -202,9 +202,11 @@ std::string statistics_summary(const JobStatistics& job) {
     if (count("profile", "fetched") != 0) {
         const auto foretold = count("profile", "foretold");
         const auto used = foretold + count("profile", "unforeseen");
-        rows.push_back({"profile", bytes("profile", "bytes_fetched") + " fetched ahead, with " +
-                                       std::to_string(foretold) + " of the " + std::to_string(used) +
-                                       " objects that programs on rank 0 used"});
+        rows.push_back({"profile", bytes("profile", "bytes_fetched") + " fetched ahead" +
+                                       (used == 0 ? ""
+                                                  : "; it named " + std::to_string(foretold) + " of the " +
+                                                        std::to_string(used) +
+                                                        " objects that programs on rank 0 used")});
     }
     return table(rows) + paths_table(job);
 }
