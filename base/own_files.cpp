@@ -4,14 +4,18 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "base/error_text.hpp"
+#include "base/path.hpp"
 
 namespace copper {
 namespace {
@@ -90,6 +94,28 @@ bool is_own_file(int fd) {
            found.st_nlink == 1;
 }
 
+bool write_all(const UniqueFd& file, const std::string& bytes) {
+    std::size_t written = 0;
+    while (written < bytes.size()) {
+        const auto count =
+            retry_eintr([&] { return ::write(file.get(), bytes.data() + written, bytes.size() - written); });
+        if (count <= 0) {
+            return false;
+        }
+        written += static_cast<std::size_t>(count);
+    }
+    return ::fsync(file.get()) == 0;
+}
+
+bool make_directories(const std::filesystem::path& path) {
+    std::error_code error;
+    if (path.empty() || std::filesystem::is_directory(path, error)) {
+        return true;
+    }
+    return make_directories(path.parent_path()) &&
+           (::mkdir(path.c_str(), for_owner_only) == 0 || errno == EEXIST);
+}
+
 }  // namespace
 
 tl::expected<UniqueFd, std::string> open_private_directory(int parent, const std::string& name, uid_t owner,
@@ -163,6 +189,24 @@ tl::expected<std::string, std::string> read_regular_file(int parent, const std::
         text.append(buffer.data(), static_cast<std::size_t>(got));
     }
     return failure(name, "is longer than " + std::to_string(bytes_max) + " bytes");
+}
+
+tl::expected<void, std::string> replace_file(const std::string& path, const std::string& bytes) {
+    const std::string directory(parent_path(path));
+    if (!make_directories(directory)) {
+        return failure(directory, error_text());
+    }
+    std::string temporary = path + ".XXXXXX";
+    const UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
+    if (!file) {
+        return failure(temporary, error_text());
+    }
+    if (write_all(file, bytes) && ::rename(temporary.c_str(), path.c_str()) == 0) {
+        return {};
+    }
+    const auto error = failure(path, error_text());
+    ::unlink(temporary.c_str());
+    return error;
 }
 
 std::string path_of(const UniqueFd& fd) {

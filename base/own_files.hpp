@@ -29,6 +29,11 @@ tl::expected<UniqueFd, std::string> open_own_file(int parent, const std::string&
 tl::expected<std::string, std::string> read_regular_file(int parent, const std::string& name,
                                                          std::size_t bytes_max);
 
+// Replaces a file at once, so nobody ever sees a part of it. It gets mode 0600. Makes missing directories,
+// for this user alone. If two processes write the same file, the last one stays. A process that is killed may
+// leave the unfinished file "<path>.??????".
+tl::expected<void, std::string> replace_file(const std::string& path, const std::string& bytes);
+
 // A path to an open file, for functions that take only a path.
 std::string path_of(const UniqueFd& fd);
 
