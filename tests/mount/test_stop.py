@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
@@ -73,12 +74,19 @@ class Stop(MountTestCase):
             with open(f"{cache}/copper/statistics/{number}.json", "w", encoding="utf-8"):
                 pass
             os.utime(f"{cache}/copper/statistics/{number}.json", (number, number))
+        for name in ("notes", "of_a_killed_stop.json.a1B2c3"):
+            with open(f"{cache}/copper/statistics/{name}", "w", encoding="utf-8"):
+                pass
+            os.utime(f"{cache}/copper/statistics/{name}", (1, 1))
         job, done = self.stop_without_log_dir(cache)
         path = re.search(f"^statistics: ({cache}/copper/statistics/local-.*\\.json)$", done.stdout, re.M).group(1)
         with open(path, encoding="utf-8") as file:
             stats = json.load(file)
         self.assertEqual((1, 2, 2), (stats["schema"], stats["nodes"], len(stats["per_node"])))
         self.assertIn("2 of 2", job.command("report", "-o", "-", path).stdout)
+        self.assertEqual(0o600, stat.S_IMODE(os.stat(path).st_mode))
+        self.assertTrue(os.path.exists(f"{cache}/copper/statistics/notes"))
+        os.remove(f"{cache}/copper/statistics/notes")
         kept = sorted(glob.glob(f"{cache}/copper/statistics/*"), key=os.path.getmtime)
         self.assertEqual((16, path, "5.json"), (len(kept), kept[-1], os.path.basename(kept[0])))
 
@@ -88,6 +96,33 @@ class Stop(MountTestCase):
             pass
         _, done = self.stop_without_log_dir(place)
         self.assertRegex(done.stderr, f"^copper: warning: statistics are lost: {place}/copper/statistics: .*\n$")
+
+    def test_statistics_in_new_directories(self):
+        cache = self.make_directory()
+        self.stop_without_log_dir(f"{cache}/new")
+        for path in ("new", "new/copper", "new/copper/statistics"):
+            self.assertEqual(0o700, stat.S_IMODE(os.stat(f"{cache}/{path}").st_mode))
+
+    def test_home_hangs(self):
+        """The mirror of another job whose daemon is halted stands for a filesystem that does not answer."""
+        home = self.launch(nodes=1)
+        job = self.prepare(nodes=2, trees=[TREE], environment={"XDG_CACHE_HOME": home.mirrored(0, TREE)})
+        done = job.command("launch", "--local", "2", "--mount", job.mount, "--tree", TREE)
+        self.assertEqual(0, done.returncode, done.stderr)
+        processes = home.own_processes()
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            stopping = subprocess.Popen([copper_program(), "stop", "--mount", job.mount], env=job.environment,
+                                        stderr=subprocess.PIPE, text=True)
+            wait_until(lambda: not job.daemons() and not mounts_below(job.directory), 60, "the end of the job")
+            self.assertIsNone(stopping.poll())
+        finally:
+            for pid in processes:
+                os.kill(pid, signal.SIGCONT)
+            said = stopping.communicate(timeout=60)[1]
+        self.assertEqual(0, stopping.returncode)
+        self.assertIn("warning: statistics are lost: ", said)
 
     def test_unused_mirrors_are_named(self):
         for files, says in ((1, True), (2, False)):

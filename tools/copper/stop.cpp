@@ -7,9 +7,11 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <regex>
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "base/own_files.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/profile_files.hpp"
 #include "tools/copper/cleanup.hpp"
@@ -179,13 +181,14 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
     }
 }
 
-// Of earlier jobs.
+// Of earlier jobs. Spares what replace_file() does not write.
 void remove_older_statistics(const std::string& directory) {
+    static const std::regex name(R"(.*\.json(\..{6})?)");
     std::error_code error;
     std::vector<std::pair<fs::file_time_type, fs::path>> latest_first;
-    for (const auto& file : fs::directory_iterator(directory, error)) {
-        if (file.is_regular_file(error)) {
-            latest_first.emplace_back(file.last_write_time(error), file.path());
+    for (fs::directory_iterator file(directory, error), end; !error && file != end; file.increment(error)) {
+        if (file->is_regular_file(error) && std::regex_match(file->path().filename().string(), name)) {
+            latest_first.emplace_back(file->last_write_time(error), file->path());
         }
     }
     std::ranges::sort(latest_first, std::greater());
@@ -199,51 +202,48 @@ void remove_older_statistics(const std::string& directory) {
     }
 }
 
-// As `copper stats --json`, and all that `copper report` needs.
-Result<void> write_statistics(const std::string& mount, const std::string& path, const JobStatistics& job) {
-    return ask_each_node(mount, 0, statistics_patience).and_then([&](const EachNode& each) {
-        const auto json = statistics_json(each, statistics_of(each, mount, 0), job.sum);
-        return write_file(path, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    });
+void warn_of_lost_statistics(const std::string& reason) {
+    say("warning: statistics are lost: " + reason);
 }
 
-// In --log-dir, or else beside the user's profiles.
-Result<void> keep_statistics(const InstanceRecord& record, const std::string& mount,
-                             const JobStatistics& job) {
-    if (!record.log_dir.empty()) {
-        return write_statistics(mount, record.log_dir + "/stats.json", job);
+// In --log-dir, or else beside the user's profiles. Only after all else: these places may hang.
+void keep_statistics(const InstanceRecord& record, const std::string& statistics) {
+    const auto directory = record.log_dir.empty() ? statistics_directory() : record.log_dir;
+    if (directory.empty()) {
+        warn_of_lost_statistics("this user has no home");
+        return;
     }
-    const auto directory = statistics_directory();
-    std::error_code error;
-    fs::create_directories(directory, error);
-    if (directory.empty() || error) {
-        return failed(directory.empty() ? "this user has no home" : directory + ": " + error.message());
-    }
-    auto name = record.job + "-" + record.launch.substr(0, 8) + ".json";
+    auto name =
+        record.log_dir.empty() ? record.job + "-" + record.launch.substr(0, 8) + ".json" : "stats.json";
     std::ranges::replace(name, '/', '_');
     const auto path = directory + "/" + name;
-    const auto unfinished = path + ".new";
-    if (auto written = write_statistics(mount, unfinished, job); !written) {
-        fs::remove(unfinished, error);
-        return written;
+    if (const auto written = replace_file(path, statistics); !written) {
+        warn_of_lost_statistics(written.error());
+        return;
     }
-    fs::rename(unfinished, path, error);
-    if (error) {
-        return failed(path + ": " + error.message());
+    if (record.log_dir.empty()) {
+        remove_older_statistics(directory);
+        std::cout << "statistics: " << path << "\n";
     }
-    remove_older_statistics(directory);
-    std::cout << "statistics: " << path << "\n";
-    return {};
 }
 
-std::optional<ControlReply> ask_to_stop(const InstanceRecord& record, const std::string& mount,
-                                        milliseconds patience) {
-    if (const auto job = ask_sum(mount, reported_paths, "stop", statistics_patience)) {
-        print_summary(*job);
-        if (const auto kept = keep_statistics(record, mount, *job); !kept) {
-            say("warning: statistics are lost: " + kept.error().reason);
-        }
+// As `copper stats --json`, and all that `copper report` needs. Empty if the job does not answer.
+std::string last_statistics(const std::string& mount) {
+    const auto job = ask_sum(mount, reported_paths, "stop", statistics_patience);
+    if (!job) {
+        return {};
     }
+    print_summary(*job);
+    const auto each = ask_each_node(mount, 0, statistics_patience);
+    if (!each) {
+        warn_of_lost_statistics(each.error().reason);
+        return {};
+    }
+    const auto json = statistics_json(*each, statistics_of(*each, mount, 0), job->sum);
+    return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::optional<ControlReply> tell_to_stop(const std::string& mount, milliseconds patience) {
     auto reply = ask_job(mount, {verb::stop, "", patience}, "stop");
     if (!reply) {
         say(reply.error().reason + "\n  stopping it without its help");
@@ -280,9 +280,9 @@ Result<void> stop_job(const StopOptions& options) {
     });
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
+    const auto statistics = alive != 0 ? last_statistics(*mount) : std::string();
     const auto reply =
-        alive != 0 ? ask_to_stop(found.front().record, *mount, all ? stop_patience : short_stop_patience)
-                   : std::nullopt;
+        alive != 0 ? tell_to_stop(*mount, all ? stop_patience : short_stop_patience) : std::nullopt;
     const auto unclean = clean_other_nodes(scope, launch, found, reply);
     wait_for_ends(found, launch, reply);
     if (!found.empty()) {
@@ -296,7 +296,11 @@ Result<void> stop_job(const StopOptions& options) {
     for (const auto& trouble : unclean) {
         say("could not clean up on " + trouble.host + " (run 'copper stop --local' there)");
     }
-    if (auto concluded = conclude(report, "stopped " + *mount); !concluded || unclean.empty()) {
+    auto concluded = conclude(report, "stopped " + *mount);
+    if (!statistics.empty()) {
+        keep_statistics(found.front().record, statistics);
+    }
+    if (!concluded || unclean.empty()) {
         return concluded;
     }
     return failed("not every node could be reached for the clean-up (see above)");
@@ -323,6 +327,8 @@ void add_stop(CLI::App& app, Action& action) {
         ->type_name("ID")
         ->needs(local);
     command->footer(
+        "Keeps the job's statistics in the --log-dir of the launch, or in ~/.cache/copper/statistics, for\n"
+        "'copper report FILE'.\n\n"
         "Examples:\n"
         "  copper stop\n"
         "  copper stop --local                     # in a job epilogue, or to clear a dead mount\n"
