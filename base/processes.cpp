@@ -11,8 +11,12 @@
 namespace copper {
 
 std::optional<std::string> find_program(const std::string& name) {
+    return find_program(name, program_directories());
+}
+
+std::string program_directories() {
     const char* path = std::getenv("PATH");
-    return find_program(name, path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+    return path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
 }
 
 std::optional<std::string> find_program(const std::string& name, const std::string& path_list) {

@@ -9,6 +9,9 @@
 
 namespace copper {
 
+// PATH, or the usual directories if it is not set.
+std::string program_directories();
+
 // Where execvp(3) finds a program: in PATH, or in this list like PATH. A name with a slash is a path already.
 // Nothing if there is no executable file.
 std::optional<std::string> find_program(const std::string& name);

@@ -3,12 +3,14 @@ the documentation of the real ones says."""
 
 import os
 import shlex
+import shutil
 import subprocess
 
 from copper import clean_environment, copper_program
 from mounted import MountTestCase
 
 TREE = "/usr/share/doc"
+UNSET = object()
 
 # As `mpirun --version` of Open MPI 4 and `mpiexec --version` of MPICH 4 (Debian 12) begin.
 VERSIONS = {"mpirun": "mpirun (Open MPI) 4.1.4", "mpiexec": "HYDRA build details:\n    Version: 4.0.2"}
@@ -50,10 +52,13 @@ class BatchSystems(MountTestCase):
 
     def dry_run(self, *options, **environment):
         path = environment.pop("path", None)
+        cwd = environment.pop("cwd", "/")
         environment = clean_environment(**environment)
         environment["PATH"] = path or f"{self.directory}/bin:" + environment["PATH"]
+        if path is UNSET:
+            del environment["PATH"]
         return subprocess.run([copper_program(), "launch", "--dry-run", "--tree", TREE, *options], capture_output=True,
-                              text=True, env=environment, check=False, cwd="/")
+                              text=True, env=environment, check=False, cwd=cwd)
 
     def command(self, *options, **environment):
         done = self.dry_run(*options, **environment)
@@ -144,6 +149,17 @@ for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
         self.write(f"broken/{self.launcher}", "#!/nowhere\n")
         words, _ = self.launcher_in("broken", "bin")
         self.assertEqual(f"{self.directory}/bin/{self.launcher}", words[0])
+
+    def test_relative_entry_of_path(self):
+        for path, cwd in ((":/usr/bin:/bin", f"{self.directory}/bin"), ("bin:/usr/bin:/bin", self.directory)):
+            words = self.command("--nodes-from", "cn1,cn2", path=path, cwd=cwd)
+            self.assertTrue(os.path.isabs(words[0]), words[0])
+            self.assertEqual(f"{self.directory}/bin/{self.launcher}", os.path.normpath(words[0]))
+
+    def test_path_is_not_set(self):
+        if not shutil.which("mpirun", path="/usr/local/bin:/usr/bin:/bin"):
+            self.skipTest("mpirun is at no usual place")
+        self.assertNotIn("no launcher found", self.dry_run("--nodes-from", "cn1,cn2", path=UNSET).stderr)
 
     def test_only_launchers_of_another_mpi(self):
         other = "mpirun" if self.launcher == "mpiexec" else "mpiexec"

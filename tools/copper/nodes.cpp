@@ -12,6 +12,7 @@
 
 #include "base/error_text.hpp"
 #include "base/host_name.hpp"
+#include "base/processes.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
@@ -197,10 +198,13 @@ tl::unexpected<Failure> wrong_mpi(const Launcher& launcher) {
 std::vector<std::string> launchers_in_path() {
     std::vector<std::string> found;
     std::set<std::string> places;
-    std::istringstream directories(read_variable("PATH").value_or(""));
+    std::istringstream directories(program_directories());
     for (std::string directory; std::getline(directories, directory, ':');) {
+        std::error_code error;
+        // `copper stop` may run in another directory.
+        const auto absolute = std::filesystem::absolute(directory.empty() ? "." : directory, error);
         for (const std::string name : {"mpirun", "mpiexec"}) {
-            const auto program = find_program(name, directory);
+            const auto program = find_program(name, absolute);
             if (program && found.size() < launchers_asked_max && places.insert(place_of(*program)).second) {
                 found.push_back(find_program(name) == program ? name : *program);
             }
