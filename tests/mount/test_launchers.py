@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import time
 
 from copper import clean_environment, copper_program
 from mounted import MountTestCase
@@ -160,6 +161,23 @@ for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
         if not shutil.which("mpirun", path="/usr/local/bin:/usr/bin:/bin"):
             self.skipTest("mpirun is at no usual place")
         self.assertNotIn("no launcher found", self.dry_run("--nodes-from", "cn1,cn2", path=UNSET).stderr)
+
+    def test_launchers_that_hang(self):
+        for number in range(3):
+            self.write(f"bin{number}/mpirun", "#!/bin/sh\nexec sleep 100\n")
+        begin = time.monotonic()
+        done = self.dry_run("--nodes-from", "cn1,cn2", path=":".join(f"{self.directory}/bin{number}" for number in range(3))
+                            + ":/usr/bin:/bin")
+        self.assertLess(time.monotonic() - begin, 25, "all of them share 15 seconds")
+        self.assertEqual(3, done.returncode)
+        self.assertRegex(done.stderr, "^copper: launcher mpirun: ")
+
+    def test_first_of_broken_launchers_is_named(self):
+        for name in ("a", "b"):
+            self.write(f"{name}/mpirun", "#!/nowhere\n")
+        done = self.dry_run("--nodes-from", "cn1,cn2", path=f"{self.directory}/a:{self.directory}/b")
+        self.assertEqual(3, done.returncode)
+        self.assertRegex(done.stderr, f"^copper: launcher {self.directory}/a/mpirun: ")
 
     def test_only_launchers_of_another_mpi(self):
         other = "mpirun" if self.launcher == "mpiexec" else "mpiexec"

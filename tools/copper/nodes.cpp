@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +24,11 @@ namespace copper::cli {
 
 namespace {
 
-constexpr std::chrono::milliseconds question_patience{15000};
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds question_patience{15000};
 // Starting a launcher takes long on a slow filesystem.
 constexpr std::size_t launchers_asked_max = 8;
 
@@ -126,8 +131,8 @@ std::string place_of(const std::string& program) {
     return std::filesystem::canonical(find_program(program).value_or(program), error);
 }
 
-Result<Launcher> mpi_launcher(const std::string& program) {
-    const auto version = capture({program, "--version"}, question_patience);
+Result<Launcher> mpi_launcher(const std::string& program, milliseconds patience = question_patience) {
+    const auto version = capture({program, "--version"}, patience);
     if (!version) {
         return lacking("launcher " + version.error().reason + package_hint);
     }
@@ -219,15 +224,16 @@ Result<Launcher> best_in_path() {
     Result<Launcher> chosen =
         lacking("no launcher found: neither mpirun, mpiexec nor (in their jobs) srun or flux is in PATH" +
                 package_hint);
-    int reached = -1;
+    int reached = -2;
+    const auto deadline = steady_clock::now() + question_patience;
     for (const auto& program : launchers_in_path()) {
-        auto launcher = mpi_launcher(program);
+        auto launcher = mpi_launcher(program, duration_cast<milliseconds>(deadline - steady_clock::now()));
         const int its = launcher ? fitness(launcher->family, built_with(), in_pbs_job) : -1;
-        if (its > reached || reached < 0) {
+        if (its > reached) {  // even the first failure
             chosen = std::move(launcher);
             reached = its;
         }
-        if (reached == fitness_max) {
+        if (reached == fitness_max || steady_clock::now() >= deadline) {
             break;
         }
     }
