@@ -126,7 +126,7 @@ for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
         words, asked = self.launcher_in("conda/bin", "bin")
         self.assertEqual(("mpirun", ["conda/bin/mpirun"]), (words[0], asked), "called as users do")
 
-    def test_pals_behind_conda(self):
+    def test_pals_and_conda(self):
         self.write_conda("mpiexec")
         pals = "opt/cray/pals/1.8/bin"
         self.write_launcher(f"{pals}/mpiexec", VERSION_OF_PALS)
@@ -135,8 +135,8 @@ for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
         if self.launcher == "mpiexec":
             self.assertEqual(f"{self.directory}/{pals}/mpiexec", words[0])
             self.assertIn("--no-abort-on-failure", words)
-            words, _ = self.launcher_in("conda/bin", pals, "bin")
-            self.assertEqual("mpirun", words[0], "outside a job, PALS starts nothing")
+            words, _ = self.launcher_in(pals, "conda/bin", "bin")
+            self.assertEqual(f"{self.directory}/conda/bin/mpirun", words[0], "outside a job, PALS starts nothing")
         else:
             self.assertEqual(f"{self.directory}/bin/mpirun", words[0], "PALS starts no Open MPI")
 

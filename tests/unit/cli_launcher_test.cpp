@@ -68,7 +68,7 @@ TEST(LauncherFamily, StartsItsOwnLibrary) {
 
 TEST(LauncherFamily, OfTheLibraryIsBestAndInAPbsJobPals) {
     const auto by_fitness = [](Mpi mpi, bool in_pbs_job) {
-        std::vector<Family> all = {Family::unknown, Family::open_mpi_5, Family::hydra, Family::pals};
+        std::vector<Family> all = {Family::unknown, Family::open_mpi_5, Family::pals, Family::hydra};
         std::erase_if(all, [&](Family family) { return fitness(family, mpi, in_pbs_job) == 0; });
         std::stable_sort(all.begin(), all.end(), [&](Family a, Family b) {
             return fitness(a, mpi, in_pbs_job) > fitness(b, mpi, in_pbs_job);

@@ -218,10 +218,10 @@ bool can_start(Family family, Mpi mpi) {
 }
 
 int fitness(Family family, Mpi mpi, bool in_pbs_job) {
-    const bool pals_is_better = in_pbs_job && family != Family::pals && can_start(Family::pals, mpi);
+    const bool another_is_better = in_pbs_job != (family == Family::pals) && can_start(Family::pals, mpi);
     return !can_start(family, mpi)               ? 0
            : adapter(family).mpi == Mpi::unknown ? 1
-           : pals_is_better                      ? 2
+           : another_is_better                   ? 2
                                                  : fitness_max;
 }
 

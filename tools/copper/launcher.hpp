@@ -34,7 +34,8 @@ const char* name_of(Mpi mpi);
 // False if processes with this library would not find each other. True if that is unknown.
 bool can_start(Family family, Mpi mpi);
 // To choose among launchers: larger is better, 0 cannot start processes with this library. A launcher of this
-// library is better than an unknown one. In a PBS job, PALS is the best if it can be used at all.
+// library is better than an unknown one. In a PBS job, PALS is the best if it can be used at all;
+// outside, it starts nothing.
 int fitness(Family family, Mpi mpi, bool in_pbs_job);
 inline constexpr int fitness_max = 3;
 // Whether the library speaks PMIx. Open MPI always does.
