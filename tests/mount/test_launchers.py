@@ -101,6 +101,12 @@ class BatchSystems(MountTestCase):
         for environment in self.daemons_environment(*keep, **variables):
             self.assertEqual(variables, {name: environment[name] for name in variables if name in environment})
 
+    def test_variable_is_kept_once(self):
+        keep = [word for name in ("MINE", "MINE", "COPPER_JOB_KEY") for word in ("--keep-env", name)]
+        words = self.command("--nodes-from", "cn1,cn2", *keep, MINE="1", COPPER_JOB_KEY="1")
+        once = 1 if self.launcher == "mpirun" else 0  # Hydra passes on the whole environment
+        self.assertEqual((once, once), (words.count("MINE"), words.count("COPPER_JOB_KEY")))
+
     def test_one_daemon_of_two_ends(self):
         """The launcher starts only one, and waits."""
         daemon = self.write("copperd", "#!/bin/sh\nwhile :; do sleep 1; done\n")

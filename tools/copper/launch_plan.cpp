@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include "base/host_name.hpp"
@@ -208,11 +209,12 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     plan.daemon.require_key = true;
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);
+    std::set<std::string> kept(plan.keep_env.begin(), plan.keep_env.end());
+    kept.erase("LD_LIBRARY_PATH");  // launch_command() passes it on anyway
+    kept.erase(job_key_variable);
     std::vector<std::string> variables = {job_key_variable};
-    std::ranges::copy_if(plan.keep_env, std::back_inserter(variables), [](const std::string& name) {
-        // launch_command() passes on the library path anyway.
-        return name != "LD_LIBRARY_PATH" && std::getenv(name.c_str()) != nullptr;
-    });
+    std::ranges::copy_if(kept, std::back_inserter(variables),
+                         [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
     plan.command = launch_command(plan.launcher, plan.placement, command, variables);
     return plan;
 }
