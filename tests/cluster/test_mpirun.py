@@ -137,6 +137,7 @@ class MpiRun(ClusterTestCase):
         wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of its daemons")
 
     def test_variables_that_the_user_keeps_reach_all_hosts(self):
+        # Clang's address sanitizer is linked statically. GCC's is a library and must be loaded first.
         kept = {"LD_LIBRARY_PATH": "/sw/conda/lib:/elsewhere", "LD_PRELOAD": "libm.so.6", "UCX_TLS": "tcp,self",
                 "UCX_NET_DEVICES": "eth0", "OMPI_MCA_of_the_user": "1"}
         others = {"CONDA_PREFIX": "/sw/conda", "MPICH_GPU_SUPPORT_ENABLED": "1", "OMPI_MCA_other": "1", "PRTE_MCA_other": "1"}

@@ -91,6 +91,7 @@ class BatchSystems(MountTestCase):
 
     def test_what_the_daemons_do_not_get(self):
         conda = f"{self.directory}/conda"
+        # Clang's address sanitizer is linked statically. GCC's is a library and must be loaded first.
         variables = {"MPICH_GPU_SUPPORT_ENABLED": "1", "LD_PRELOAD": "libm.so.6", "UCX_TLS": "tcp,self",
                      "OMPI_MCA_of_the_user": "1", "PRTE_MCA_of_the_user": "1",
                      "LD_LIBRARY_PATH": f"{conda}/lib:/elsewhere", "CONDA_PREFIX": conda}
