@@ -33,8 +33,8 @@ if ! read -r pid <"{directory}/pids/$host"; then
     echo "ssh: connect to host $host port 22: No route to host" >&2
     exit 255
 fi
-# Like ssh, without the caller's environment.
-exec env -i HOME="$HOME" PATH="$PATH" USER="$USER" nsenter -t "$pid" -m -u -n -- /bin/sh -c "$*"
+# Like ssh, without the caller's environment, but with the options of sanitizers: copperd may be built with them.
+exec env -i $(env | grep SAN_OPTIONS=) HOME="$HOME" PATH="$PATH" USER="$USER" nsenter -t "$pid" -m -u -n -- /bin/sh -c "$*"
 """
 
 # The kernel reaps dead children of the first process, because it ignores SIGCHLD. (dash does not pass on an ignored
