@@ -130,6 +130,10 @@ class MpiRun(ClusterTestCase):
             done = self.hosts.run("cn0", "copper", *words)
             self.assertEqual(1, done.returncode)
             self.assertEqual(f"copper: {MOUNT} serves cn1,cn2, not this node: use '{says}'\n", done.stderr)
+        said = self.hosts.run("cn0", "copper", "doctor", "--launcher", "none", "--tree", self.tree).stdout
+        self.assertIn("others: no other mirror", said)
+        said = self.hosts.run("cn0", "copper", "doctor", "--launcher", "none", "--tree", self.tree, "--mount", "/tmp/other").stdout
+        self.assertRegex(said, f"others: {MOUNT} was launched from here .process [0-9]+.\n")
         self.assertIn("start one", self.hosts.run("cn3", "copper", "status").stderr)
         kill_all(self.hosts.processes(*LAUNCHERS))
         wait_until(lambda: "its launcher has ended" in self.hosts.run("cn0", "copper", "status").stderr, 20, "its end")

@@ -70,6 +70,21 @@ class BadInput(MountTestCase):
         self.assertEqual(0, job.stop().returncode)
         self.assertNotIn(job.mount, self.doctor("--launcher", "none"))
 
+    def test_doctor_tells_mirrors_with_similar_names_apart(self):
+        job = self.launch(nodes=1, trees=[TREE])
+        processes = job.own_processes()
+        kill_all(processes)
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in processes), 20, "their end, and that of zombies")
+        similar = f"{job.mount}.1"  # as the second node of a job on one machine
+        os.mkdir(similar)
+        done = job.command("launch", "--launcher", "none", "--mount", similar, "--tree", TREE)
+        self.assertEqual(0, done.returncode, done.stderr)
+        said = self.doctor("--launcher", "none")
+        self.assertEqual(0, job.command("stop", "--mount", similar).returncode)
+        os.rmdir(similar)
+        self.assertIn(f"others: {job.mount}: its daemons have ended", said)
+        self.assertRegex(said, f"others: {similar} is served by process [0-9]+\n")
+
     def test_doctor_finds_little_memory_and_few_cores(self):
         core = str(min(os.sched_getaffinity(0)))
         said = self.doctor("--launcher", "none", "--cache-bytes", "100M", prefix=["taskset", "--cpu-list", core])

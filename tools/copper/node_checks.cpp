@@ -51,7 +51,8 @@ bool is_mounted(const std::string& mount) {
 }
 
 struct Mirror {
-    pid_t process = 0;  // 0: it has ended
+    pid_t process = 0;         // 0: it has ended
+    bool is_launcher = false;  // the process is not a daemon of this node
     std::string batch_job = {};
 };
 
@@ -59,18 +60,26 @@ struct Mirror {
 std::map<std::string, Mirror> own_mirrors() {
     std::map<std::string, Mirror> mirrors;
     const auto mirror_at = [&](const std::string& point) -> Mirror& {
-        const auto found = std::ranges::find_if(
-            mirrors, [&](const auto& each) { return each.first == point || local_node(point, each.first); });
+        auto found = mirrors.find(point);
+        if (found == mirrors.end()) {
+            found = std::ranges::find_if(
+                mirrors, [&](const auto& each) { return local_node(point, each.first).has_value(); });
+        }
         return found != mirrors.end() ? found->second : mirrors[point];
     };
     for (const auto& launch : find_launches()) {
         const bool runs = is_running(launch.process.pid, launch.process.started);
-        mirrors[launch.mount] = {runs ? launch.process.pid : 0, launch.batch_job};
+        mirrors[launch.mount] = {
+            .process = runs ? launch.process.pid : 0, .is_launcher = runs, .batch_job = launch.batch_job};
     }
     for (const auto& directory : find_instances(::getuid())) {
         if (const auto record = read_instance(directory)) {
             auto& mirror = mirror_at(record->mount);
-            mirror = {is_running(*record) ? record->pid : mirror.process, record->batch_job};
+            if (is_running(*record)) {
+                mirror.process = record->pid;
+                mirror.is_launcher = false;
+            }
+            mirror.batch_job = record->batch_job;
         }
     }
     for (const auto& mount : copper_mounts()) {
@@ -204,20 +213,25 @@ Finding check_mount(const std::string& mount, const std::string& batch_job) {
 
 std::vector<Finding> check_others(const std::string& mount, const std::string& batch_job) {
     auto others = own_mirrors();
-    if (find_live_instance(::getuid(), mount) || is_mounted(mount)) {
+    if (others.contains(mount) && (others[mount].process != 0 || is_mounted(mount))) {
         others.erase(mount);  // see check_mount()
     }
     std::vector<Finding> findings;
     for (const auto& [place, mirror] : others) {
         const auto stop = "'copper stop" + mount_flag(place) + "'";
         const auto& job = mirror.batch_job;
-        const auto served = place + " is served by process " + std::to_string(mirror.process) +
-                            (job.empty() ? "" : ", for job " + job);
+        const auto process = "process " + std::to_string(mirror.process);
+        const auto served =
+            place +
+            (mirror.is_launcher ? " was launched from here (" + process + ")" : " is served by " + process) +
+            (job.empty() ? "" : ", for job " + job);
         findings.push_back(
             mirror.process == 0 ? warning("others", place + ": its daemons have ended without cleaning up",
                                           "clear it with " + stop)
             : job.empty() || job == batch_job
                 ? warning("others", served, "if nothing uses it, end it with " + stop)
+            : mirror.is_launcher
+                ? good("others", served)
                 : warning("others", served, "it shares this node's memory: see --cache-bytes"));
     }
     if (findings.empty()) {
