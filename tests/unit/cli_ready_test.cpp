@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "tools/copper/launch_report.hpp"
 #include "tools/copper/ready.hpp"
 
 namespace copper::cli {
@@ -68,6 +69,22 @@ TEST(ReadyReader, KeepsTheLastLinesOnly) {
     }
     EXPECT_EQ(reader.tail().size(), 20U);
     EXPECT_EQ(reader.tail().back(), "line 99");
+}
+
+TEST(Explanation, OfDaemonsThatDoNotFindEachOtherNamesLauncherAndMpi) {
+    Plan plan;
+    plan.launcher.family = Family::slurm;
+    plan.launcher.program = "srun";
+    plan.launcher.mpi_plugin = "pmi2";
+    plan.placement.hosts = {"cn1", "cn2"};
+    LaunchOutcome outcome;
+    outcome.end = LaunchEnd::reported;
+    outcome.readiness.emplace().nodes = 1;
+    const auto said = explanation(outcome, plan, {});
+    EXPECT_EQ(
+        said.substr(0, said.find('\n')),
+        std::string("the daemons do not find each other: one sees 1 of 2 nodes (copperd is built with ") +
+            name_of(built_with()) + "; does srun with --mpi=pmi2 start programs of this MPI?)");
 }
 
 }  // namespace

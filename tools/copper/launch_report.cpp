@@ -40,8 +40,10 @@ std::string general_reason(const LaunchOutcome& outcome, const Plan& plan) {
     }
     if (outcome.readiness && outcome.readiness->nodes != plan.nodes()) {
         return "the daemons do not find each other: one sees " + std::to_string(outcome.readiness->nodes) +
-               " of " + std::to_string(plan.nodes()) +
-               " nodes (is copperd built with the MPI that the launcher belongs to?)";
+               " of " + std::to_string(plan.nodes()) + " nodes (copperd is built with " +
+               name_of(built_with()) + "; does " + plan.launcher.program +
+               (plan.launcher.mpi_plugin.empty() ? "" : " with --mpi=" + plan.launcher.mpi_plugin) +
+               " start programs of this MPI?)";
     }
     if (outcome.end == LaunchEnd::ended) {
         // What a daemon said that could not report.
