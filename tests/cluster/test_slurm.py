@@ -11,7 +11,7 @@ import signal
 import time
 import unittest
 
-from copper import REPOSITORY, CopperError, command_lines, key_of_job, wait_until
+from copper import REPOSITORY, CopperError, command_lines, key_of_job, state_of, wait_until
 from import_storm import Workload
 from pages import PROGRAM, in_place, make_software, script_of, write
 from slurm import Slurm as Batch, why_no_slurm
@@ -252,7 +252,7 @@ class Slurm(SlurmTestCase):
         daemons = self.hosts.processes("copperd")
         job = self.hosts.check("cn0", "squeue", "-h", "-o", "%A", **self.slurm.environment).strip()
         self.hosts.check("cn0", "scontrol", "suspend", job, **self.slurm.environment)
-        wait_until(lambda: all(self.state(pid) == "T" for pid in daemons), 20, "the suspension of all daemons")
+        wait_until(lambda: all(state_of(pid) == "T" for pid in daemons), 20, "the suspension of all daemons")
         time.sleep(SUSPENSION_SECONDS)
         self.hosts.check("cn0", "scontrol", "resume", job, **self.slurm.environment)
         wait_until(lambda: json.loads(self.hosts.run("cn0", "copper", "stats", "--json").stdout or "{}").get("alive") == 4,
@@ -281,11 +281,6 @@ class Slurm(SlurmTestCase):
         self.assertEqual(["aggregate.csv", "operations.csv", "summary.md", "top_paths.csv"],
                          [line.rpartition("/final/profiling_")[2]
                           for line in (out / "profiling-file-list.txt").read_text().splitlines()])
-
-    @staticmethod
-    def state(pid):
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0]
 
     def test_killed_at_random_moments(self):
         seed = random.randrange(1 << 32)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import subprocess
+import sys
 
 from copper import clean_environment
 from import_storm import PYTHON, Workload, package_tree, start_python, storm
@@ -51,13 +52,15 @@ class Counts(MountTestCase):
             self.assertGreater(min(seen[1, 1]), 0)
 
     @staticmethod
-    def requests_of(job, action):
+    def requests_of(job, action, runs=4, enough=-1):
         """The least number of FUSE requests of several runs: a kernel may drop pages at any time."""
         seen = [job.totals()["fuse"]["requests"]]
-        for _ in range(4):
+        least = sys.maxsize
+        while least > enough and len(seen) <= runs:
             action()
             seen.append(job.totals()["fuse"]["requests"])
-        return min(after - before for before, after in zip(seen, seen[1:]))
+            least = min(least, seen[-1] - seen[-2])
+        return least
 
     def check_second_import(self, **variables):
         load = Workload(packages=["scipy.stats"], trees=[self.tree], variables=variables)
@@ -72,7 +75,8 @@ class Counts(MountTestCase):
         # loaded. So an import costs what the interpreter's start costs, which is no more than without the module.
         start = self.requests_of(job, lambda: start_python(load, job.root(0)))
         self.assertLessEqual(start, self.requests_of(job, lambda: start_python(plain, job.root(0))))
-        self.assertEqual(start, self.requests_of(job, lambda: storm(load, [job.root(0)])))
+        # On a busy machine, the kernel drops pages of a long import in each of a few runs.
+        self.assertEqual(start, self.requests_of(job, lambda: storm(load, [job.root(0)]), runs=16, enough=start))
         self.assertGreater(self.requests_of(job, lambda: storm(plain, [job.root(0)])), start)
         return start
 

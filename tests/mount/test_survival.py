@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 
-from copper import LAUNCHERS, a_document, build_directory, mounts_below, nodes_of, processes_of, wait_until
+from copper import LAUNCHERS, a_document, build_directory, mounts_below, nodes_of, processes_of, state_of, wait_until
 from import_storm import Workload, package_tree, storm
 from mounted import MountTestCase
 from witnesses import Witnesses, witness
@@ -71,7 +71,10 @@ class Survival(MountTestCase):
         job = self.launch(nodes=1, trees=[place])
         mirrored = job.mirrored(0, f"{place}/file")
         self.assertEqual(size, os.stat(mirrored).st_size)
+        # What it has begun to answer, nobody who waits for it can be killed before it has answered.
+        wait_until(lambda: state_of(backing.pid) == "S", 20, "its waiting for requests")
         os.kill(backing.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, backing.pid, signal.SIGCONT)
         got = []
         reader = threading.Thread(target=lambda: got.append(pathlib.Path(mirrored).read_bytes()))
         reader.start()

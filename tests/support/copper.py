@@ -92,6 +92,11 @@ def processes_of(text):
     return found
 
 
+def state_of(pid):
+    """As in proc(5): "S" is asleep."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+
 def kill_all(processes):
     """Kills processes that would replace each other: stops all of them before the first one dies."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
