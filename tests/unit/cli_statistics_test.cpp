@@ -43,9 +43,9 @@ TEST(StatisticsSummary, TellsWhatAProfileSaved) {
         const auto text = summary({replayed, node(90, 0)});
         return text.substr(text.find("\nprofile") + 1);
     };
-    EXPECT_EQ(
-        line(96, 2),
-        "profile       3 MiB fetched ahead; it named 96 of the 98 objects that programs on rank 0 used\n");
+    EXPECT_EQ(line(96, 2),
+              "profile       3 MiB fetched ahead; it named 96 of the 98 objects that programs on the first "
+              "node used\n");
     EXPECT_EQ(line(0, 0), "profile       3 MiB fetched ahead\n");
 }
 

@@ -539,7 +539,7 @@ std::string ahead_section(const json& totals) {
         rows.push_back(
             {"What an earlier job used (replay), " + in_units(total(totals, "profile", "bytes_fetched")),
              with_commas(fetched),
-             with_commas(foretold) + " of the " + with_commas(used) + " that rank 0 used",
+             with_commas(foretold) + " of the " + with_commas(used) + " that the first node used",
              bar(foretold, used, "programs")});
     }
     guesser("Files beside files in use", "siblings");

@@ -206,7 +206,7 @@ std::string statistics_summary(const JobStatistics& job) {
                                        (used == 0 ? ""
                                                   : "; it named " + std::to_string(foretold) + " of the " +
                                                         std::to_string(used) +
-                                                        " objects that programs on rank 0 used")});
+                                                        " objects that programs on the first node used")});
     }
     return table(rows) + paths_table(job);
 }

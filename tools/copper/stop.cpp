@@ -195,7 +195,8 @@ void remove_older_statistics(const std::string& directory) {
     std::uintmax_t bytes = 0;
     for (std::size_t i = 0; i < latest_first.size(); ++i) {
         const auto& file = latest_first[i].second;
-        bytes += fs::file_size(file, error);
+        const auto size = fs::file_size(file, error);
+        bytes += error ? 0 : size;
         if (i >= statistics_files_max || (i > 0 && bytes > statistics_bytes_max)) {
             fs::remove(file, error);
         }
