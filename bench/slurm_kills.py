@@ -6,10 +6,9 @@
 Each job runs on four hosts (tests/support/hosts.py): it launches a mirror, imports numpy through it with two processes
 per node, and stops it. A first job runs undisturbed, so that we know how long each part takes. Then every job is killed
 in one of the three parts: by scancel, which first asks; by SIGKILL to its steps; by SIGKILL to its script alone; or by
-SIGKILL to everything that it has on any host, supervisors included, as with proctrack/cgroup. (Hosts share the machine's
-control groups, so Slurm itself cannot use them here.) When Slurm's epilogue has run, nothing that was not there before
-the first job may be left on any host: no process, mount, file or open port. What Slurm itself leaves is counted apart.
-Needs root.
+SIGKILL to everything that it has on any host, supervisors included. When Slurm's epilogue has run, nothing that was not
+there before the first job may be left on any host: no process, mount, file or open port. What Slurm itself leaves is
+counted apart. Needs root.
 """
 
 import argparse

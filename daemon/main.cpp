@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <future>
 #include <iostream>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "daemon/log.hpp"
 #include "daemon/node.hpp"
 #include "daemon/pinning.hpp"
+#include "daemon/pmix_connection.hpp"
 #include "daemon/signals.hpp"
 #ifdef COPPER_HAVE_MPI
 #include "fabric/mpi/mpi_fabric.hpp"
@@ -158,6 +161,10 @@ int run(int argc, char** argv, const GivenKey& key) {
     }
     allow_many_files();
     give_memory_back();
+    // Schedulers send them to all processes of a job, for its programs (#SBATCH --signal).
+    for (const int signal : {SIGUSR1, SIGUSR2}) {
+        std::signal(signal, SIG_IGN);
+    }
     auto options = resolve_options(line.texts, line.config);
     const bool launched = launched_as_one_of_several();
     const auto usable = options.and_then([&key](const DaemonOptions& given) {
@@ -207,6 +214,16 @@ int run(int argc, char** argv, const GivenKey& key) {
     auto fabric = supervised.succession ? no_fabric() : start_fabric(memory, key ? *key : std::nullopt);
     if (!fabric) {
         return fail(fabric.error(), exit_failed);
+    }
+    if (supervised.launched_by_slurm && std::getenv("PMIX_RANK") != nullptr) {
+        // Slurm's mpi/pmix would end the job step when the connection ends.
+        if (const auto connection = pmix_connection()) {
+            supervised.link.hold(*connection);
+        } else {
+            spdlog::warn(
+                "the connection with Slurm's PMIx server was not found: if this daemon is lost, Slurm ends "
+                "all");
+        }
     }
     if (supervised.vitals != nullptr) {
         supervised.vitals->note_end_of_this_process();  // after MPI, which has handlers of its own

@@ -158,6 +158,8 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       started_(std::chrono::steady_clock::now()),
       fabric_(std::move(fabric)),
       supervisor_(std::move(supervised.link)),
+      launcher_(supervised.launcher),
+      launched_by_slurm_(supervised.launched_by_slurm),
       succession_(std::move(supervised.succession)),
       place_(place_of(*fabric_, succession_)),
       trees_(options_.trees),
@@ -387,7 +389,7 @@ void Node::stop_by_signal(int signal, pid_t sender) {
         spdlog::info("got {}", why);
         // A SIGTERM from the launcher is no reason to unmount: the launcher may be dying itself while the
         // job's programs go on. People who mean it signal this process themselves, or use `copper stop`.
-        if (outlived_ && sender == ::getppid() && session_ != nullptr) {
+        if (outlived_ && sender == launcher_ && session_ != nullptr) {
             leave_mount_to_successor(why);
         } else {
             stop_alone(StopReason::signal, why);
@@ -430,6 +432,9 @@ void Node::note_progress_regularly() {
 }
 
 void Node::unmount_if_unused_later() {
+    if (launched_by_slurm_ && succession_->loss == Loss::crashed) {
+        return;  // the end of this node would end the job step; with the step, it ends
+    }
     const auto time = succession_->loss == Loss::crashed ? unused_time : unused_time_without_launcher;
     loop_.at(std::chrono::steady_clock::now() + time, [this] {
         if (std::exchange(requests_seen_, fuse_counters_.requests) == fuse_counters_.requests) {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <system_error>
 #include <vector>
 
@@ -42,27 +44,35 @@ constexpr milliseconds first_wait{500};
 // A daemon that is silent for this long hangs: at least this time, and this many deadlines.
 constexpr milliseconds hang_time_min{10000};
 constexpr int hang_deadlines = 2;
+// Of it: a daemon that was suspended together with its supervisor speaks in this time.
+constexpr milliseconds last_chance{3000};
 
-enum class Word : std::uint8_t { keep, begin, is_alive, launcher_ends, release, dismiss };
+enum class Word : std::uint8_t { keep, hold, begin, is_alive, launcher_ends, release, dismiss };
 
-// One packet. `keep` comes with the two descriptors of a HandOver.
+// One packet. `keep` comes with the two descriptors of a HandOver, `hold` with one.
 struct Packet {
     Word word = Word::dismiss;
     Place place = {};
     std::array<char, PATH_MAX> text = {};  // the mount point, or why the launcher ends the daemon
 };
 
+constexpr std::size_t descriptors_max = 2;
+
 void set_text(Packet& packet, const std::string& text) {
     std::copy_n(text.data(), std::min(text.size(), packet.text.size() - 1), packet.text.data());
 }
 
-// The state letter in /proc (proc(5)).
-std::string state_of(pid_t pid) {
+// In /proc (proc(5)).
+char state_letter(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string text;
     std::getline(file, text);
     const auto end_of_command = text.rfind(") ");
-    switch (end_of_command != std::string::npos ? text[end_of_command + 2] : '?') {
+    return end_of_command != std::string::npos ? text[end_of_command + 2] : '?';
+}
+
+std::string state_of(pid_t pid) {
+    switch (state_letter(pid)) {
         case 'T':
         case 't':
             return "stopped by a signal or a debugger";
@@ -75,30 +85,29 @@ std::string state_of(pid_t pid) {
     }
 }
 
-void send_packet(int socket, const Packet& packet, const HandOver* hand_over) {
+void send_packet(int socket, const Packet& packet, std::span<const int> descriptors = {}) {
     iovec bytes{.iov_base = const_cast<Packet*>(&packet), .iov_len = sizeof(packet)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control = {};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> control = {};
     msghdr message = {};
     message.msg_iov = &bytes;
     message.msg_iovlen = 1;
-    if (hand_over != nullptr) {
+    if (!descriptors.empty()) {
         message.msg_control = control.data();
-        message.msg_controllen = control.size();
+        message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
         cmsghdr* header = CMSG_FIRSTHDR(&message);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-        const std::array descriptors = {hand_over->device.get(), hand_over->memory.get()};
-        std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof(descriptors));
+        header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+        std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
     }
     retry_eintr([&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
 }
 
 // Nothing when the connection has ended.
-std::optional<Packet> receive_packet(int socket, HandOver& hand_over) {
+std::optional<Packet> receive_packet(int socket, std::vector<UniqueFd>& descriptors) {
     Packet packet;
     iovec bytes{.iov_base = &packet, .iov_len = sizeof(packet)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> control = {};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> control = {};
     msghdr message = {};
     message.msg_iov = &bytes;
     message.msg_iovlen = 1;
@@ -109,11 +118,10 @@ std::optional<Packet> receive_packet(int socket, HandOver& hand_over) {
         return std::nullopt;
     }
     const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
-        std::array<int, 2> descriptors;
-        std::memcpy(descriptors.data(), CMSG_DATA(header), sizeof(descriptors));
-        hand_over = {.device = UniqueFd(descriptors[0]), .memory = UniqueFd(descriptors[1])};
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+        std::vector<int> numbers((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        std::memcpy(numbers.data(), CMSG_DATA(header), numbers.size() * sizeof(int));
+        descriptors = std::vector<UniqueFd>(numbers.begin(), numbers.end());
     }
     return packet;
 }
@@ -143,10 +151,42 @@ void leave_launcher(int keep) {
     }
 }
 
+// Whether slurmstepd started this process.
+bool is_task_of_slurm() {
+    const char* task = std::getenv("SLURM_TASK_PID");
+    return task != nullptr && task == std::to_string(::getpid());
+}
+
+// The rest of the task's life: until the daemon, its supervisor and all successors have ended. It inherits
+// those that lose their parent (PR_SET_CHILD_SUBREAPER of prctl(2)). Then it ends like the daemon.
+[[noreturn]] void wait_as_task(pid_t daemon) {
+    ::prctl(PR_SET_NAME, "copperd-task");
+    sigset_t all = {};
+    sigset_t mask_before = {};
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, &mask_before);  // the daemon gets signals, too, and decides
+    int status = 0;
+    int status_of_daemon = 0;
+    for (pid_t ended = 0; ended >= 0; ended = retry_eintr([&] { return ::wait(&status); })) {
+        if (ended == daemon) {
+            status_of_daemon = status;
+        }
+    }
+    if (WIFSIGNALED(status_of_daemon)) {
+        const rlimit no_core = {};
+        ::setrlimit(RLIMIT_CORE, &no_core);
+        ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
+        ::raise(WTERMSIG(status_of_daemon));
+    }
+    ::_exit(WEXITSTATUS(status_of_daemon));
+}
+
 class Supervisor {
   public:
-    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t daemon, Vitals& vitals)
+    // `task`: the process that waits for both, or 0.
+    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t task, pid_t daemon, Vitals& vitals)
         : options_(options),
+          task_(task),
           vitals_(vitals),
           hang_time_(std::max<milliseconds>(hang_time_min, hang_deadlines * options.deadline)),
           daemon_(std::move(link)),
@@ -173,14 +213,21 @@ class Supervisor {
   private:
     // Of the daemon.
     void wait_for_end() {
+        bool is_silent = false;
         while (true) {
             std::array polled = {pollfd{.fd = daemon_.get(), .events = POLLIN, .revents = 0},
                                  pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-            const int patience = outlives_ ? static_cast<int>(hang_time_.count()) : -1;
-            if (retry_eintr([&] { return ::poll(polled.data(), polled.size(), patience); }) == 0 &&
-                is_running(pid_, pid_started_)) {
+            const milliseconds patience = !outlives_  ? milliseconds(-1)
+                                          : is_silent ? last_chance
+                                                      : hang_time_ - last_chance;
+            const bool has_spoken =
+                retry_eintr([&] {
+                    return ::poll(polled.data(), polled.size(), static_cast<int>(patience.count()));
+                }) != 0;
+            if (!has_spoken && is_silent && !is_suspended() && is_running(pid_, pid_started_)) {
                 kill_for_silence();
             }
+            is_silent = !has_spoken && !is_silent && !is_suspended();
             if (polled[1].revents != 0) {
                 take_signal();
             }
@@ -189,6 +236,9 @@ class Supervisor {
             }
         }
     }
+
+    // Slurm has stopped the job (`scontrol suspend`).
+    bool is_suspended() const { return task_ != 0 && state_letter(task_) == 'T'; }
 
     void kill_for_silence() {
         if (why_.empty()) {
@@ -202,7 +252,8 @@ class Supervisor {
 
     // False if the connection has ended.
     bool hear() {
-        const auto packet = receive_packet(daemon_.get(), hand_over_);
+        std::vector<UniqueFd> descriptors;
+        const auto packet = receive_packet(daemon_.get(), descriptors);
         if (!packet) {
             return false;
         }
@@ -211,6 +262,12 @@ class Supervisor {
             case Word::keep:
                 place_ = packet->place;
                 mount_ = packet->text.data();
+                if (descriptors.size() == 2) {
+                    hand_over_ = {.device = std::move(descriptors[0]), .memory = std::move(descriptors[1])};
+                }
+                break;
+            case Word::hold:
+                held_ = std::move(descriptors);
                 break;
             case Word::begin:
                 outlives_ = true;
@@ -282,6 +339,8 @@ class Supervisor {
         ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
         ::prctl(PR_SET_NAME, "copperd");
         return Supervised{.link = SupervisorLink(std::move(theirs), supervisor),
+                          .launcher = supervisor,
+                          .launched_by_slurm = task_ != 0,
                           .vitals = &vitals_,
                           .succession = Succession{.hand_over = std::move(hand_over_),
                                                    .place = place_,
@@ -357,6 +416,7 @@ class Supervisor {
     }
 
     const DaemonOptions& options_;
+    const pid_t task_;
     Vitals& vitals_;
     const milliseconds hang_time_;
     UniqueFd daemon_;  // the socket to the daemon
@@ -375,6 +435,7 @@ class Supervisor {
     Place place_;
     std::string mount_;
     HandOver hand_over_;
+    std::vector<UniqueFd> held_;
     std::vector<steady_clock::time_point> losses_;
 };
 
@@ -383,32 +444,44 @@ class Supervisor {
 void SupervisorLink::keep(const HandOver& hand_over, Place place, const std::string& mount) {
     Packet packet{.word = Word::keep, .place = place};
     set_text(packet, mount);
-    send_packet(socket_.get(), packet, &hand_over);
+    send_packet(socket_.get(), packet, std::array{hand_over.device.get(), hand_over.memory.get()});
+}
+
+void SupervisorLink::hold(int descriptor) {
+    send_packet(socket_.get(), {.word = Word::hold}, {&descriptor, 1});
 }
 
 void SupervisorLink::begin() {
-    send_packet(socket_.get(), {.word = Word::begin}, nullptr);
+    send_packet(socket_.get(), {.word = Word::begin});
 }
 
 void SupervisorLink::is_alive() {
-    send_packet(socket_.get(), {.word = Word::is_alive}, nullptr);
+    send_packet(socket_.get(), {.word = Word::is_alive});
 }
 
 void SupervisorLink::launcher_ends(const std::string& why) {
     Packet packet{.word = Word::launcher_ends};
     set_text(packet, why);
-    send_packet(socket_.get(), packet, nullptr);
+    send_packet(socket_.get(), packet);
 }
 
 void SupervisorLink::release() {
-    send_packet(socket_.get(), {.word = Word::release}, nullptr);
+    send_packet(socket_.get(), {.word = Word::release});
 }
 
 void SupervisorLink::dismiss() {
-    send_packet(socket_.get(), {.word = Word::dismiss}, nullptr);
+    send_packet(socket_.get(), {.word = Word::dismiss});
 }
 
 tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
+    const pid_t launcher = ::getppid();
+    const pid_t task = is_task_of_slurm() ? ::getpid() : 0;
+    if (task != 0) {
+        ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+        if (const pid_t daemon = ::fork(); daemon > 0) {
+            wait_as_task(daemon);
+        }
+    }
     std::array<int, 2> ends = {};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
         return tl::make_unexpected("cannot start a supervisor: socketpair: " + error_text());
@@ -425,12 +498,15 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
         return tl::make_unexpected("cannot start a supervisor: fork: " + error_text());
     }
     if (supervisor > 0) {
-        return Supervised{
-            .link = SupervisorLink(std::move(ours), supervisor), .vitals = vitals, .succession = {}};
+        return Supervised{.link = SupervisorLink(std::move(ours), supervisor),
+                          .launcher = launcher,
+                          .launched_by_slurm = task != 0,
+                          .vitals = vitals,
+                          .succession = {}};
     }
     ours.reset();
     leave_launcher(theirs.get());
-    return Supervisor(options, std::move(theirs), daemon, *vitals).run();
+    return Supervisor(options, std::move(theirs), task, daemon, *vitals).run();
 }
 
 }  // namespace copper

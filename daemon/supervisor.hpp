@@ -5,6 +5,9 @@
 // silent for so long that it must hang, the supervisor forks a successor, which goes on with the same mount.
 // A successor serves alone, from the backing filesystem, because an MPI job cannot take in new processes.
 // Programs see a pause.
+//
+// slurmstepd kills all processes of a job step on a node when the step's task there ends. So the process that
+// it started becomes neither of the two: it waits until both have ended.
 #pragma once
 
 #include <sys/types.h>
@@ -53,6 +56,8 @@ class SupervisorLink {
 
     // The mount exists.
     void keep(const HandOver& hand_over, Place place, const std::string& mount);
+    // The descriptor stays open, whatever happens to this process.
+    void hold(int descriptor);
     // All nodes serve: from now on the mount must outlive this process. Before, losing this process ends the
     // mount.
     void begin();
@@ -76,6 +81,8 @@ class SupervisorLink {
 
 struct Supervised {
     SupervisorLink link;
+    pid_t launcher = 0;                    // the process that started this one
+    bool launched_by_slurm = false;        // with srun, not with mpirun in a job of Slurm
     Vitals* vitals = nullptr;              // of this process
     std::optional<Succession> succession;  // set in a successor
 };

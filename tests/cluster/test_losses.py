@@ -4,8 +4,9 @@ import json
 import os
 import shutil
 import signal
+import time
 
-from copper import LAUNCH_DAEMONS, LAUNCHERS, nodes_of, wait_until
+from copper import LAUNCH_DAEMONS, LAUNCHERS, is_built_with_mpich, nodes_of, state_of, wait_until
 from import_storm import PYTHON, Workload
 from test_mpirun import MOUNT, ClusterTestCase
 from test_slurm import SlurmTestCase
@@ -13,6 +14,11 @@ from witnesses import WITNESS, Witnesses, again_and_again
 
 # The witnesses read this tree. It is small, so that a pass is short.
 TREE = "/usr/share/perl5"
+
+# Supervisors wait for 10 s with this deadline.
+SUSPENSION_SECONDS = 15
+# Stopped, or frozen with the cgroup.
+STANDING_STILL = ("T", "D")
 
 IN_SLURM = """set -eux
 cd {directory}
@@ -111,11 +117,13 @@ class MpiRunSurvival(SurvivalTestCase):
         self.lose_daemon(next(host for host in reversed(self.hosts.names) if host != self.reader()))
 
     def test_orted(self):
+        """Open MPI ends a process that loses its launcher, MPICH does not."""
         host = next(host for host in self.hosts.names[1:] if host != self.reader())
         with self.witnesses() as witnesses:
             daemon = self.daemon(host)
             self.kill(next(pid for pid, its in self.hosts.processes(*LAUNCH_DAEMONS).items() if its == host))
-            self.until_succeeded(host, daemon)
+            if not is_built_with_mpich():
+                self.until_succeeded(host, daemon)
             self.pass_by(witnesses)
         self.check_unnoticed(witnesses)
         self.end()
@@ -172,26 +180,76 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
         started = f"{self.slurm.directory}/started"
         if os.path.exists(started):
             os.unlink(started)
-        job = self.slurm.submit(IN_SLURM.format(directory=self.slurm.directory, tree=TREE, packages=self.tree), 4)
-        wait_until(lambda: os.path.exists(started) or not self.slurm.is_there(job), 120, "the start")
-        self.assertTrue(os.path.exists(started), self.slurm.output(job))
+        self.job = self.slurm.submit(IN_SLURM.format(directory=self.slurm.directory, tree=TREE, packages=self.tree), 4)
+        wait_until(lambda: os.path.exists(started) or not self.slurm.is_there(self.job), 120, "the start")
+        self.assertTrue(os.path.exists(started), self.slurm.output(self.job))
 
-    def test_daemon_and_step_daemon(self):
-        self.launch_in_job()
-        with self.witnesses() as witnesses:
-            for victim in ("copperd", "slurmstepd"):
-                with self.subTest(victim):
-                    host = {"copperd": "cn1", "slurmstepd": "cn2"}[victim]
-                    daemon = self.daemon(host)
-                    for pid in [daemon] if victim == "copperd" else self.parents_of(daemon):
-                        self.kill(pid)
-                    self.until_succeeded(host, daemon)
-                    self.pass_by(witnesses)
-        self.check_unnoticed(witnesses)
+    def end(self):
+        self.hosts.check("cn0", "copper", "stop", SLURM_JOB_ID=self.job, **self.slurm.environment)
+        wait_until(lambda: not self.hosts.processes("copperd-task", "srun"), 20, "the end of the step")
         self.slurm.end_jobs()
         self.check_nothing_left()
 
-    @staticmethod
-    def parents_of(pid):
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return [int(file.read().rpartition(")")[2].split()[1])]
+    def kill_on(self, host, program):
+        for pid in [pid for pid, its in self.hosts.processes(program).items() if its == host]:
+            self.kill(pid)
+
+    def lose(self, host, program, alone):
+        """Kills this program of the mirror's step on this host. `alone`: the hosts whose daemon is lost, and has a successor."""
+        self.launch_in_job()
+        with self.witnesses() as witnesses:
+            daemon = self.daemon(host)
+            self.kill_on(host, program)
+            if host in alone:
+                self.until_succeeded(host, daemon)
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.assertEqual(alone, {name for name, record in self.records().items() if record["is_alone"]})
+        self.end()
+
+    def test_daemon(self):
+        self.lose("cn1", "copperd", {"cn1"})
+
+    def test_signals_for_programs(self):
+        """What `#SBATCH --signal` sends to all processes of a job, its programs are to handle."""
+        self.launch_in_job()
+        processes = self.hosts.processes("copperd", "copperd-superv", "copperd-task")
+        for name in ("USR1", "USR2"):
+            self.hosts.check("cn0", "scancel", f"--signal={name}", self.job, **self.slurm.environment)
+        self.storm("numpy", self.hosts.names, processes=1)
+        self.assertEqual(processes, self.hosts.processes("copperd", "copperd-superv", "copperd-task"))
+        self.end()
+
+    def test_step_daemon(self):
+        self.lose("cn2", "slurmstepd", set() if is_built_with_mpich() else {"cn2"})
+
+    def test_daemon_and_supervisor(self):
+        """Programs on this host lose the mirror. (Slurm may then end the step.) Nothing stays after the job."""
+        self.launch_in_job()
+        self.kill_on("cn1", "copperd-superv")
+        self.kill_on("cn1", "copperd")
+        wait_until(lambda: self.hosts.run("cn1", "ls", MOUNT).returncode != 0, 20, "the loss of the mount")
+        self.slurm.end_jobs()
+        self.check_nothing_left()
+
+    def test_suspended_job(self):
+        """Its daemons stand still for longer than a supervisor waits for one that hangs. Then they go on, and serve."""
+        self.launch_in_job()
+        daemons = self.hosts.processes("copperd")
+        self.hosts.check("cn0", "scontrol", "suspend", self.job, **self.slurm.environment)
+        wait_until(lambda: all(state_of(pid) in STANDING_STILL for pid in daemons), 20, "the suspension of all daemons")
+        time.sleep(SUSPENSION_SECONDS)
+        self.hosts.check("cn0", "scontrol", "resume", self.job, **self.slurm.environment)
+        wait_until(lambda: json.loads(self.hosts.run("cn0", "copper", "stats", "--json").stdout or "{}").get("alive") == 4,
+                   30, "the return of all nodes")
+        self.assertEqual(daemons, self.hosts.processes("copperd"))
+        self.storm("numpy", self.hosts.names, processes=1)
+        self.slurm.end_jobs()
+        self.check_nothing_left()
+
+
+class PgidSlurmSurvival(SlurmSurvival):
+    """Slurm knows the task's process group only, which supervisors leave."""
+
+    proctrack = "pgid"
+    test_step_daemon = test_daemon_and_supervisor = None

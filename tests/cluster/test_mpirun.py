@@ -10,8 +10,10 @@ from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, command_lines, is_bu
                     nodes_of, wait_until)
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
+from pages import block_with, in_place
 
 MOUNT = "/tmp/root/copper"
+FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
 MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun", "--host")
 
 
@@ -33,7 +35,7 @@ class ClusterTestCase(unittest.TestCase):
 
     def check_nothing_left(self):
         left = []
-        for program in ("copperd", "copperd-superv", "copper", *LAUNCH_DAEMONS, *LAUNCHERS):
+        for program in ("copperd", "copperd-superv", "copperd-task", "copper", *LAUNCH_DAEMONS, *LAUNCHERS):
             left += [f"{host}: {program} runs" for host in self.hosts.processes(program).values()]
         for host in self.hosts.names:
             for place in self.hosts.check(host, "sh", "-c", "grep fuse.copper /proc/self/mountinfo; "
@@ -118,7 +120,7 @@ class MpiRun(ClusterTestCase):
 
     def test_outside_the_jobs_nodes(self):
         """As on a login node, from which the job was launched."""
-        done = self.launch(["cn1", "cn2"])
+        done = self.launch(["cn1", "cn2"], "--log-level", "info")
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         for words, says in ((["env"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
                             (["run", "--", "true"], f"{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ..."),
@@ -126,19 +128,41 @@ class MpiRun(ClusterTestCase):
                             (["stats", "--json"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
                             (["stats"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper stats"),
                             (["status"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper status"),
+                            (["report", "-o", "-"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper report"),
+                            (["top", "--once"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper top --once"),
+                            (["check", "--", "true"], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper check -- ..."),
                             (["prefetch", self.tree], f"{MPIRUN} {ON_HOSTS} cn1 -n 1 copper prefetch ...")):
             done = self.hosts.run("cn0", "copper", *words)
             self.assertEqual(1, done.returncode)
             self.assertEqual(f"copper: {MOUNT} serves cn1,cn2, not this node: use '{says}'\n", done.stderr)
+        self.assertEqual(2, len(self.served()), "what the daemons say is in the launcher's output, here")
+        following = self.hosts.start("cn0", "copper", "logs", "--follow")
         said = self.hosts.run("cn0", "copper", "doctor", "--launcher", "none", "--tree", self.tree).stdout
         self.assertIn("others: no other mirror", said)
         said = self.hosts.run("cn0", "copper", "doctor", "--launcher", "none", "--tree", self.tree, "--mount", "/tmp/other").stdout
         self.assertRegex(said, f"others: {MOUNT} was launched from here .process [0-9]+.\n")
         self.assertIn("start one", self.hosts.run("cn3", "copper", "status").stderr)
+        self.assertIsNone(following.poll())
         kill_all(self.hosts.processes(*LAUNCHERS))
         wait_until(lambda: "its launcher has ended" in self.hosts.run("cn0", "copper", "status").stderr, 20, "its end")
+        said, wrong = following.communicate(timeout=20)
+        self.assertEqual((0, 2), (following.returncode, said.count(" serves ")), said + wrong)
+        self.assertEqual(2, len(self.served()))
         self.stop_well()
         wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of its daemons")
+
+    def test_logs_outside_the_jobs_nodes(self):
+        """They are on the disks of the job's nodes."""
+        self.check_logs_on_disks(["cn1", "cn2"])
+
+    def test_hosts_in_a_file(self):
+        """As in docs/use/one-machine.md."""
+        os.makedirs(f"{self.hosts.directory}/lustre/sw/conda")
+        self.hosts.write("hosts.txt", "\n".join(self.hosts.names))
+        commands = in_place(block_with("docs/use/one-machine.md", "hosts.txt"), self.hosts.directory)
+        self.hosts.check("cn0", "bash", "-ec", f"cd {self.hosts.directory}\n{commands}")
+        self.assertEqual(4, self.stats()["alive"])
+        self.stop_well()
 
     def test_variables_that_the_user_keeps_reach_all_hosts(self):
         # Clang's address sanitizer is linked statically. GCC's is a library and must be loaded first.
@@ -177,22 +201,27 @@ class MpiRun(ClusterTestCase):
         self.assertEqual(0, self.stats()["totals"]["fabric"]["frames_refused"])
         self.stop_well()
 
-    def test_node_that_cannot_be_reached(self):
-        done = self.launch(["cn0", "cn1", "absent", "cn3"])
+    def fail_to_launch(self, names=None):
+        """Returns what it says, in seconds."""
+        begin = time.monotonic()
+        done = self.launch(names)
+        self.assertLess(time.monotonic() - begin, FAILING_SECONDS_MAX, done.stderr)
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
-        self.assertIn("absent", done.stderr)
-        self.assertNotIn("cn3:", done.stderr)
+        self.assertNotIn("no report of all nodes in time", done.stderr)
+        return done.stderr
+
+    def test_node_that_cannot_be_reached(self):
+        said = self.fail_to_launch(["cn0", "cn1", "absent", "cn3"])
+        self.assertIn("absent", said)
+        self.assertNotIn("cn3:", said)
 
     def test_node_without_copperd(self):
         """The others wait for it in MPI_Init."""
         self.hosts.check("cn2", "mount", "-t", "tmpfs", "tmpfs", f"{self.hosts.directory}/bin")
         try:
-            begin = time.monotonic()
-            done = self.launch()
-            self.assertEqual(1, done.returncode, done.stdout + done.stderr)
-            self.assertRegex(done.stderr, "^copper: (copper: )?cn2: copperd cannot be started there: .*not found")
-            self.assertNotIn("cn3: copperd", done.stderr)
-            self.assertLess(time.monotonic() - begin, 100, "it waited for --ready-timeout")
+            said = self.fail_to_launch()
+            self.assertRegex(said, "^copper: (copper: )?cn2: copperd cannot be started there: .*not found")
+            self.assertNotIn("cn3: copperd", said)
         finally:
             self.hosts.check("cn2", "umount", f"{self.hosts.directory}/bin")
 
@@ -214,15 +243,19 @@ class MpiRun(ClusterTestCase):
         """The lines of `copper logs` that say that a node serves."""
         return [line for line in self.hosts.check("cn0", "copper", "logs", *words).splitlines() if " serves " in line]
 
-    def test_logs_on_disks_of_the_nodes(self):
-        self.launch_well("--log-dir", "/tmp/logs", "--log-level", "info")
+    def check_logs_on_disks(self, hosts):
+        done = self.launch(hosts, "--log-dir", "/tmp/logs", "--log-level", "info")
         try:
-            self.assertEqual(self.hosts.names, sorted(line.split(":")[0] for line in self.served()))
-            self.assertEqual(["cn3"], [line.split(":")[0] for line in self.served("--node", "cn3")])
+            self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+            self.assertEqual(hosts, sorted(line.split(":")[0] for line in self.served()))
+            self.assertEqual(hosts[-1:], [line.split(":")[0] for line in self.served("--node", hosts[-1])])
         finally:
             self.stop_well()
-            for host in self.hosts.names:
+            for host in {"cn0", *hosts}:  # the launch's own log is on cn0
                 self.hosts.check(host, "rm", "-r", "/tmp/logs")
+
+    def test_logs_on_disks_of_the_nodes(self):
+        self.check_logs_on_disks(self.hosts.names)
 
     def test_logs_without_a_directory(self):
         """What the daemons say is in the launcher's output."""
@@ -252,9 +285,7 @@ class MpiRun(ClusterTestCase):
     def test_node_that_cannot_mount(self):
         self.hosts.check("cn2", "sh", "-c", f"mkdir -p {MOUNT}/precious")
         try:
-            done = self.launch()
-            self.assertEqual(1, done.returncode, done.stdout + done.stderr)
-            self.assertRegex(done.stderr, "cn2.*not empty")
+            self.assertRegex(self.fail_to_launch(), "cn2.*not empty")
         finally:
             self.hosts.check("cn2", "rmdir", f"{MOUNT}/precious", MOUNT, "/tmp/root")
 

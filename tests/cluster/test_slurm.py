@@ -8,10 +8,9 @@ import re
 import shlex
 import shutil
 import signal
-import time
 import unittest
 
-from copper import REPOSITORY, CopperError, command_lines, key_of_job, state_of, wait_until
+from copper import REPOSITORY, CopperError, command_lines, key_of_job, wait_until
 from import_storm import Workload
 from pages import PROGRAM, in_place, make_software, script_of, write
 from slurm import Slurm as Batch, why_no_slurm
@@ -19,7 +18,6 @@ from slurm_kills import PARTS, Kills
 from test_mpirun import MOUNT, ClusterTestCase
 
 JOB_SECONDS_MAX = 180
-SUSPENSION_SECONDS = 10
 
 # The import runs twice on each node. After `stopped`, the job stays, so that the test can look before the epilogue cleans up.
 IMPORT = """set -eux
@@ -52,14 +50,18 @@ sleep 600
 """
 
 # The command lines of ALCF Copper's own scripts for Frontier, examples/frontier_examples/simple_with_copper.sh and (launch)
-# examples/features_examples/test4_profiling_full_path_list. Only /usr/bin/time and the daemon's cores are those of this machine.
+# examples/features_examples/test4_profiling_full_path_list. Only /usr/bin/time, the daemon's cores and where Copper is are those
+# of this machine.
 OF_ALCF = r"""
 module load ums ums046 copper
 module list
+export COPPER_ROOT="${COPPER_DEV_ROOT}"
+COPPER_LAUNCH="${COPPER_DEV_ROOT}/bin/launch_copper_frontier.sh"
+COPPER_STOP="${COPPER_DEV_ROOT}/bin/stop_copper_frontier.sh"
 APP_BASE=${APP_BASE:-/lustre/orion/proj-shared/ums046/${USER}/exp1}
 LOGDIR=${LOGDIR:-${APP_BASE}/copper_logs}
 COPPER_MOUNT_PATH=${COPPER_MOUNT_PATH:-/mnt/bb/$USER/copper_mount}
-if ! launch_copper.sh -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" -s 10 -b "0,1" -l 1 -E 2000 -P -N 20 -A; then
+if ! "${COPPER_LAUNCH}" -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" -s 10 -b "0,1" -l 1 -E 2000 -P -N 20 -A; then
   echo "Copper launch failed; aborting before conda/import phase"
   exit 1
 fi
@@ -73,7 +75,7 @@ time srun --overlap -N "${SLURM_NNODES}" -n $((SLURM_NNODES * 8)) \
   python3 -c "import torch; print('torch imported from:', torch.__file__)"
 conda deactivate
 if [ -f "${NODEFILE}" ]; then
-  stop_copper.sh -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" || true
+  "${COPPER_STOP}" -d "${LOGDIR}" -v "${COPPER_MOUNT_PATH}" || true
 fi
 find "${JOB_LOG_DIR}" -maxdepth 1 -type f -name '*-output.log' 2>/dev/null | wc -l > "${JOB_OUT_DIR}/output-log-count.txt"
 find "${JOB_OUT_DIR}/profiling" -type f | sort > "${JOB_OUT_DIR}/profiling-file-list.txt" || true
@@ -90,14 +92,17 @@ KILLS = 6
 
 
 class SlurmTestCase(ClusterTestCase):
+    proctrack = None
+
     @classmethod
     def setUpClass(cls):
         reason = why_no_slurm()
         if reason:
             raise unittest.SkipTest(reason)
         super().setUpClass()
-        cls.slurm = Batch(cls.hosts, cpus=8)
+        cls.slurm = Batch(cls.hosts, cpus=8, proctrack=cls.proctrack)
         cls.slurm.start()
+        print(f"proctrack/{cls.slurm.proctrack}", flush=True)
 
 
 class Slurm(SlurmTestCase):
@@ -246,32 +251,19 @@ class Slurm(SlurmTestCase):
         self.assertNotIn("cn1: copperd", said)
         self.assertLess(int(re.search("code 1 after ([0-9]+) s", said)[1]), 60, said)
 
-    def test_suspended_job(self):
-        """Its daemons stand still for a while. Then they go on, and serve."""
-        self.use()
-        daemons = self.hosts.processes("copperd")
-        job = self.hosts.check("cn0", "squeue", "-h", "-o", "%A", **self.slurm.environment).strip()
-        self.hosts.check("cn0", "scontrol", "suspend", job, **self.slurm.environment)
-        wait_until(lambda: all(state_of(pid) == "T" for pid in daemons), 20, "the suspension of all daemons")
-        time.sleep(SUSPENSION_SECONDS)
-        self.hosts.check("cn0", "scontrol", "resume", job, **self.slurm.environment)
-        wait_until(lambda: json.loads(self.hosts.run("cn0", "copper", "stats", "--json").stdout or "{}").get("alive") == 4,
-                   30, "the return of all nodes")
-        self.assertEqual(daemons, self.hosts.processes("copperd"))
-        self.storm("numpy", self.hosts.names, processes=1)
-
     def test_job_script_for_alcf_copper(self):
         tree = f"{self.slurm.directory}/exp1"
         os.makedirs(f"{tree}/conda_env/torch")
         self.slurm.write("exp1/conda_env/torch/__init__.py", "")
         self.slurm.write("frontier", OF_FRONTIER)
-        for name, source in (("bin/launch_copper.sh", "launch_copper.sh"), ("bin/stop_copper.sh", "launch_copper.sh"),
+        for name, source in (("bin/launch_copper_frontier.sh", "launch_copper.sh"),
+                             ("bin/stop_copper_frontier.sh", "launch_copper.sh"),
                              ("libexec/copper/profiling.py", "profiling.py")):
             shutil.copy2(REPOSITORY / "tools" / "job" / source, f"{self.hosts.directory}/{name}")
         for host in self.hosts.names:
             self.hosts.check(host, "sh", "-ec", "mount -t tmpfs tmpfs /mnt; mkdir -p /mnt/bb/root")
         self.run_until({"stopped"}, OF_ALCF, 4, "--exclusive", BASH_ENV=f"{self.slurm.directory}/frontier", APP_BASE=tree,
-                       COPPER_TREE=tree)
+                       COPPER_DEV_ROOT=self.hosts.directory, COPPER_TREE=tree)
         job = max(os.listdir(f"{tree}/copper_logs"))
         said = self.slurm.output(job)
         self.assertEqual(32, said.count(f"torch imported from: /mnt/bb/root/copper_mount{tree}/conda_env/torch"), said)

@@ -3,12 +3,12 @@
 import csv
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 
 from copper import a_document, build_directory, clean_environment, processes_of, wait_until
 from mounted import MountTestCase
+from pages import block_with
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "job"
 MEBIBYTE = 1 << 20
@@ -141,10 +141,28 @@ class Scripts(MountTestCase):
         self.assertFalse(os.path.exists(f"{self.job.directory}/copper-logs/42/profiling"))
 
     def test_defaults(self):
-        self.launch(name="launch_copper_aurora.sh")  # whose cores this machine may not have
-        self.assertEqual(2, len(self.logs(f"{self.job.directory}/copper-logs/42/logs")))
-        self.assertNotIn("serves", self.output())
-        self.stop()
+        for machine in ("aurora", "frontier"):  # whose cores this machine may not have
+            with self.subTest(machine):
+                home = f"{self.job.directory}/{machine}"
+                self.launch(name=f"launch_copper_{machine}.sh", HOME=home)
+                self.assertEqual(2, len(self.logs(f"{home}/copper-logs/42/logs")))
+                self.assertNotIn("serves", self.output())
+                self.script(f"stop_copper_{machine}.sh", "-v", self.job.mount)
+                self.assertEqual([], self.job.leftovers())
+
+    def test_default_cores(self):
+        programs = pathlib.Path(self.make_directory())
+        for name, text in (("copper", 'echo "$@"'), ("nproc", 'echo "$CORES"')):
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+            (programs / name).chmod(0o755)
+        environment = clean_environment(HOME=self.job.directory)
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        for script, present, cores in (("launch_copper.sh", 208, "auto"), ("launch_copper_aurora.sh", 208, "48,49,50,51"),
+                                       ("launch_copper_aurora.sh", 51, "auto"), ("launch_copper_frontier.sh", 3, "1,2"),
+                                       ("launch_copper_frontier.sh", 2, "auto")):
+            with self.subTest(script, present=present):
+                said = self.run_program(SCRIPTS / script, env={**environment, "CORES": str(present)}).stdout.decode()
+                self.assertIn(f" --cores {cores} ", said)
 
     def test_logs_on_standard_output(self):
         for where, in_files in (("stdout", 0), ("both", 2)):
@@ -222,10 +240,9 @@ class Sites(MountTestCase):
         self.installed = self.make_directory()
         self.run_program("cmake", "--install", build_directory(), "--prefix", self.installed)
         self.site = f"{self.installed}/libexec/copper/site"
-        self.copies = self.make_directory()  # as sites have them, in mom_priv
-        for name in ("prologue", "epilogue"):
-            shutil.copy(f"{self.site}/torque.sh", f"{self.copies}/{name}")
-            shutil.copy(f"{self.site}/torque.sh", f"{self.copies}/{name}.parallel")
+        self.copies = self.make_directory()  # instead of mom_priv
+        self.run_program("bash", "-ec", block_with("docs/site.md", "torque.sh").replace("/opt/copper", self.installed),
+                         cwd=self.copies)
 
     def torque(self, name, batch_job):
         """Its environment is empty. (COPPER, because the test does not install into /usr/local.)"""

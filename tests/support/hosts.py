@@ -12,6 +12,7 @@ the network and the mounts, so nothing is left in any case. Needs root.
 limits the speed of each host (units of tc(8)).
 """
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -73,6 +74,7 @@ class Hosts:
         self.first = None
         self.first_parent = None
         self.directory = None
+        self.after = contextlib.ExitStack()  # what is left to do when all processes have ended
 
     def __enter__(self):
         try:
@@ -234,3 +236,4 @@ class Hosts:
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
         self.first = self.first_parent = self.directory = None
+        self.after.close()

@@ -40,6 +40,11 @@ def script_of(page):
     return next(text for place, _, text in blocks() if place.startswith(f"{page}:") and text.startswith("#!"))
 
 
+def block_with(page, words):
+    """The first block of a page that has these words."""
+    return next(text for place, _, text in blocks() if place.startswith(f"{page}:") and words in text)
+
+
 def write(path, text, mode=0o644):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

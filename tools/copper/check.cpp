@@ -246,7 +246,7 @@ int exit_code_of(const CheckReport& report) {
 }
 
 Result<void> check(const CheckOptions& options) {
-    const auto environment = mirror_environment(options.mirror);
+    const auto environment = mirror_environment(options.mirror, {.name = "check", .arguments = "-- ..."});
     if (!environment) {
         return tl::make_unexpected(environment.error());
     }

@@ -99,7 +99,7 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
 
 // Asks the job of `mount` through any daemon of it on this node that answers. Asks successors on this node
 // directly.
-// `command`: the one that the user typed.
+// `command`: what the user shall type on one of the job's nodes, if this is none.
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request,
                              const std::string& command);
 

@@ -90,7 +90,8 @@ LaunchRecord record_of(const Plan& plan, pid_t launcher) {
             .process = {launcher, start_time_of(launcher)},
             .launcher = plan.launcher,
             .hosts = plan.placement.on_this_machine != 0 ? std::vector<std::string>() : plan.placement.hosts,
-            .on_this_machine = plan.placement.on_this_machine};
+            .on_this_machine = plan.placement.on_this_machine,
+            .log_dir = plan.daemon.log_dir};
 }
 
 // Cleans up the launcher, this node, and all other nodes that can be reached.

@@ -44,7 +44,8 @@ nlohmann::json to_json(const LaunchRecord& record) {
             {"has_library_path", launcher.has_library_path},
             {"extra", launcher.extra},
             {"hosts", record.hosts},
-            {"on_this_machine", record.on_this_machine}};
+            {"on_this_machine", record.on_this_machine},
+            {"log_dir", record.log_dir}};
 }
 
 LaunchRecord from_json(const nlohmann::json& json) {
@@ -63,6 +64,7 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("extra").get_to(record.launcher.extra);
     json.at("hosts").get_to(record.hosts);
     record.on_this_machine = whole_number<std::uint32_t>(json.at("on_this_machine"));
+    record.log_dir = json.value("log_dir", "");
     return record;
 }
 

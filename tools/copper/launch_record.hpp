@@ -23,6 +23,7 @@ struct LaunchRecord {
     Launcher launcher;
     std::vector<std::string> hosts;     // empty if all nodes are on this machine
     std::uint32_t on_this_machine = 0;  // as in Placement
+    std::string log_dir = {};           // of the daemons; empty: they write into the launcher's output
     bool operator==(const LaunchRecord&) const = default;
 };
 // As text (JSON) for the file. The reverse returns nothing if the text is no record.

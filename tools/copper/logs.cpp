@@ -140,13 +140,22 @@ std::vector<Logs::Line> lines_from(const std::vector<std::string>& hosts, const 
     return lines;
 }
 
-// Where the daemons of this node write: a directory, or the launcher's output.
+// False if neither the launcher nor a daemon runs on this node any more.
+bool goes_on(const std::string& mount) {
+    const auto launch = read_launch(mount);
+    return !instances_named(mount, ::getuid()).empty() ||
+           (launch && is_running(launch->process.pid, launch->process.started));
+}
+
+// Where the daemons write: a directory, or the launcher's output on the node of the launch.
 Result<std::string> log_place(const std::string& mount, const std::string& node) {
     const auto found = instances_named(mount, ::getuid());
-    if (found.empty()) {
+    const auto launch = read_launch(mount);
+    if (found.empty() && !launch) {
         return no_daemon_here(mount, {.name = "logs"});
     }
-    if (const auto& directory = found.front().record.log_dir; !directory.empty()) {
+    const auto& directory = found.empty() ? launch->log_dir : found.front().record.log_dir;
+    if (!directory.empty()) {
         return directory;
     }
     const auto output = launch_files(mount).log;
@@ -182,7 +191,7 @@ Result<void> show_logs(const LogsOptions& options) {
     if (options.follow && !elsewhere.empty()) {
         say("not followed, on disks of their own: " + joined(elsewhere, ","));
     }
-    while (options.follow && !instances_named(*mount, ::getuid()).empty()) {
+    while (options.follow && goes_on(*mount)) {
         std::this_thread::sleep_for(follow_interval);
         print(logs.read_on());
     }

@@ -70,7 +70,7 @@ std::optional<std::string> resolve_path(const std::string& path) {
     return error ? std::nullopt : std::optional(resolved.string());
 }
 
-Result<InstanceRecord> running_instance(const MirrorOptions& options) {
+Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command) {
     const auto mount = mount_named(options.mount);
     if (!mount) {
         return tl::make_unexpected(mount.error());
@@ -89,11 +89,11 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options) {
         return misused("--node " + std::to_string(options.node) + ": " + *mount +
                        " has no such node on this machine");
     }
-    return no_daemon_here(*mount, {.name = "run", .arguments = "-- ...", .on_every_node = true});
+    return no_daemon_here(*mount, command);
 }
 
-Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options) {
-    auto instance = running_instance(options);
+Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const Needy& command) {
+    auto instance = running_instance(options, command);
     if (!instance) {
         return tl::make_unexpected(instance.error());
     }

@@ -30,8 +30,9 @@ CLI::Option* add_mount_option(CLI::App& command, std::string& mount);
 void add_mirror_options(CLI::App& command, MirrorOptions& options);
 void add_environment_options(CLI::App& command, MirrorOptions& options);
 
-// The running daemon on this node that the options name.
-Result<InstanceRecord> running_instance(const MirrorOptions& options);
+// The running daemon on this node that the options name. Elsewhere, the failure names `command`.
+inline const Needy run_command{.name = "run", .arguments = "-- ...", .on_every_node = true};
+Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command = run_command);
 
 // The variables that send a program through the mirror, and the mirror itself. They come from the daemon's
 // record on this node and no other node is asked, because every rank of a job may ask for them.
@@ -40,7 +41,8 @@ struct MirrorEnvironment {
     Variables variables;
     bool leads_into_mirror = false;  // any of PATH, ... does
 };
-Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options);
+Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options,
+                                             const Needy& command = run_command);
 
 // Of this process.
 std::optional<std::string> read_variable(const std::string& name);

@@ -23,7 +23,7 @@ struct JobStatistics {
 inline constexpr std::chrono::milliseconds usual_patience{10000};
 inline constexpr std::size_t reported_paths = 50;  // of `copper report`
 
-// Asks the job for its sum: a few kilobytes from any number of nodes. `command`: the one that the user typed.
+// Asks the job for its sum: a few kilobytes from any number of nodes. `command`: as for ask_job().
 Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths, const std::string& command,
                               std::chrono::milliseconds patience = usual_patience);
 // From the answers of a job to verb::sum. `hosts`: by rank, as far as the launch knows them. Pure.

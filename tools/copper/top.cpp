@@ -31,7 +31,8 @@ constexpr milliseconds top_patience{2000};
 constexpr std::size_t top_paths = 40;
 
 Result<Sample> take_sample(const std::string& mount) {
-    return ask_sum(mount, top_paths, "top", top_patience).map([](JobStatistics job) {
+    // A launcher gives programs no terminal.
+    return ask_sum(mount, top_paths, "top --once", top_patience).map([](JobStatistics job) {
         return Sample{.job = std::move(job), .at = steady_clock::now()};
     });
 }
