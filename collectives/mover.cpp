@@ -248,7 +248,7 @@ void Mover::read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
 
 void Mover::read_directly(const ObjectKey& key, Wait& wait) {
     if (!reading_.has_room_for_direct() && now_ < wait.deadline + options_.deadline) {
-        in_turn_.insert(key);
+        in_turn_.emplace(wait.why, key);
         waiting_.wait_for_turn(key, wait.deadline + options_.deadline);
         return;
     }
@@ -259,7 +259,7 @@ void Mover::read_directly(const ObjectKey& key, Wait& wait) {
 
 void Mover::read_next_directly() {
     while (reading_.has_room_for_direct() && !in_turn_.empty()) {
-        const ObjectKey key = *in_turn_.begin();
+        const ObjectKey key = in_turn_.begin()->second;
         in_turn_.erase(in_turn_.begin());
         Wait* wait = waiting_.find(key);
         if (wait != nullptr && std::holds_alternative<InTurn>(wait->state)) {
@@ -410,20 +410,17 @@ void Mover::tick(TimePoint now) {
         back_in_office_.reset();
         membership_.resume();
     }
-    for (std::size_t handled = 0; handled < due_of_a_tick_max; ++handled) {
-        const auto due = waiting_.take_due(now);
-        if (!due) {
-            break;
+    const auto handle_due = [this, now](auto& part) {
+        for (std::size_t handled = 0; handled < due_of_a_tick_max; ++handled) {
+            const auto due = part.take_due(now);
+            if (!due) {
+                return;
+            }
+            on_due(*due);
         }
-        on_due(*due);
-    }
-    for (std::size_t handled = 0; handled < due_of_a_tick_max; ++handled) {
-        const auto due = reading_.take_due(now);
-        if (!due) {
-            break;
-        }
-        on_due(*due);
-    }
+    };
+    handle_due(waiting_);
+    handle_due(reading_);
 }
 
 void Mover::on_due(const Waiting::Due& due) {
@@ -438,7 +435,7 @@ void Mover::on_due(const Waiting::Due& due) {
             fetch(due.key, wait);
             break;
         case Waiting::Due::Next::read_directly:
-            in_turn_.erase(due.key);
+            in_turn_.erase({wait.why, due.key});
             read_directly(due.key, wait);
             break;
         case Waiting::Due::Next::give_up:

@@ -128,7 +128,7 @@ class Mover {
     Waiting waiting_;
     Reading reading_;
     Spreading spreading_;
-    std::set<ObjectKey> in_turn_;  // for a direct read
+    std::set<std::pair<FetchFor, ObjectKey>> in_turn_;  // for a direct read
     std::optional<TimePoint> back_in_office_;
     MoverCounters counters_;
 

@@ -232,38 +232,47 @@ TEST(MoverAsking, NodesNearTheReaderTurnToTheFilesystemFirst) {
     EXPECT_LE(begun[2], start + 6s + 500ms);
 }
 
+// It and the node below it want an object in vain, so it reads it.
+struct DirectReader : Node {
+    DirectReader() : Node(at(listing_key, 1), deadline(8s)) {
+        mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+        mover.want(listing_key, FetchFor::demand, start);
+        pass(*this, start, start + 8s);
+        EXPECT_EQ(effects.reads, std::vector{listing_key});
+    }
+};
+
 // ... and those below need not then: they are told.
 TEST(MoverAsking, WhoReadsDirectlyTellsThoseWhoAskedIt) {
-    Node node(at(listing_key, 1), deadline(8s));
-    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.want(listing_key, FetchFor::demand, start);
-    pass(node, start, start + 8s);
-    ASSERT_EQ(node.effects.reads.size(), 1U);
+    DirectReader node;
     const auto words = node.effects.take<Working>();
     ASSERT_FALSE(words.empty());
     EXPECT_EQ(words[0].first, std::vector{at(listing_key, 3)});
 }
 
 TEST(MoverAsking, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
-    Node node(at(listing_key, 1), deadline(8s));
-    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.want(listing_key, FetchFor::demand, start);
-    pass(node, start, start + 8s);
-    ASSERT_EQ(node.effects.reads.size(), 1U);
+    DirectReader node;
     node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
     EXPECT_EQ(node.effects.delivered.size(), 1U);
     EXPECT_TRUE(node.effects.take<Publication>().empty());
 }
 
+// In ascending order.
+std::vector<ObjectKey> keys_that_others_read(const Node& node, std::size_t count) {
+    std::vector<ObjectKey> keys;
+    for (int number = 10; keys.size() < count; ++number) {
+        const ObjectKey key{ObjectKind::directory, "/app/" + std::to_string(number)};
+        if (node.reader(key) != node.membership.self()) {
+            keys.push_back(key);
+        }
+    }
+    return keys;
+}
+
 TEST(MoverAsking, DirectReadsAreFewAtATime) {
     Node node(at(listing_key, 3), {.deadline = 9s, .reading = {.direct_reads_max = 2}});
-    const auto key = [](int i) { return ObjectKey{ObjectKind::directory, "/app/" + std::to_string(i)}; };
-    int wanted = 0;
-    for (int i = 0; wanted < 5; ++i) {
-        if (node.reader(key(i)) != node.membership.self()) {
-            node.mover.want(key(i), FetchFor::demand, start);
-            ++wanted;
-        }
+    for (const ObjectKey& key : keys_that_others_read(node, 5)) {
+        node.mover.want(key, FetchFor::demand, start);
     }
     pass(node, start, start + 10s);
     ASSERT_EQ(node.effects.reads.size(), 2U);
@@ -274,6 +283,21 @@ TEST(MoverAsking, DirectReadsAreFewAtATime) {
     pass(node, start + 17s, start + 18s);
     EXPECT_EQ(node.effects.reads.size(), 5U);
     EXPECT_EQ(node.mover.counters().direct_reads, 5U);
+}
+
+TEST(MoverAsking, WhatProgramsWaitForIsReadDirectlyBeforeGuesses) {
+    Node node(at(listing_key, 3), {.deadline = 9s, .reading = {.direct_reads_max = 1}});
+    const std::vector<ObjectKey> keys = keys_that_others_read(node, 4);
+    node.mover.want(keys[0], FetchFor::demand, start);
+    pass(node, start, start + 3s);
+    node.mover.want(keys[1], FetchFor::guess, start + 3s);
+    node.mover.want(keys[2], FetchFor::everyone, start + 3s);
+    node.mover.want(keys[3], FetchFor::demand, start + 3s);
+    pass(node, start + 3s, start + 13s);
+    for (const std::size_t next : {0U, 3U, 1U, 2U}) {
+        EXPECT_EQ(node.effects.reads.back(), keys[next]);
+        node.mover.read_done(keys[next], small_object(), start + 13s);
+    }
 }
 
 TEST(MoverAsking, WhatOnlyOthersWantIsDroppedAtTheDeadline) {

@@ -35,7 +35,7 @@ inline ObjectKey extent_of(const std::string& name, std::uint32_t index) {
     return {ObjectKind::extent, listing_key.path + '/' + name, index};
 }
 
-// What a Mover did, in order; nothing happens by itself.
+// Records what a Mover does, in order. Tests carry out its reads and messages themselves.
 class Recorder final : public Mover::Effects {
   public:
     struct Sent {
