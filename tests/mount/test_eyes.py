@@ -59,8 +59,8 @@ class Eyes(MountTestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
-    def top(self, **size):
-        return Terminal([copper_program(), "top", "--mount", self.job.mount], **size)
+    def top(self, **environment):
+        return Terminal([copper_program(), "top", "--mount", self.job.mount], **environment)
 
     def test_report_of_the_running_job(self):
         place = self.make_directory()
@@ -130,6 +130,22 @@ class Eyes(MountTestCase):
         terminal.wait_for("HOTTEST PATHS")
         os.write(terminal.master, b"xq")
         self.assertEqual((0, True), terminal.end("\x1b[?1049l"))
+
+    def test_top_on_terminals_of_other_types(self):
+        """A machine may lack the description of a terminal."""
+        for name in ("screen-256color", "tmux-256color", "none-such"):
+            with self.subTest(name):
+                # ncurses leaks what it allocates for an unknown terminal.
+                terminal = self.top(TERM=name, ASAN_OPTIONS="detect_leaks=0")
+                described = subprocess.run(["tput", "-T", name, "rmcup"], capture_output=True, text=True, check=False)
+                if described.returncode != 0:
+                    terminal.wait_for(f"the type of this terminal, TERM={name}, is not known: try 'TERM=xterm copper top'")
+                    self.assertEqual((2, True), terminal.end("--once'"))
+                    continue
+                terminal.wait_for("2 of 2 nodes serve")
+                terminal.wait_for("q quits")
+                os.write(terminal.master, b"q")
+                self.assertEqual((0, True), terminal.end(described.stdout))
 
     def test_top_restores_the_terminal_when_it_is_ended(self):
         for number, expected in ((signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGHUP, -signal.SIGHUP)):

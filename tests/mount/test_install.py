@@ -12,9 +12,25 @@ import unittest
 
 from copper import REPOSITORY, build_directory, clean_environment, mounts_below
 from mounted import MountTestCase
+from pages import block_with
 
 VERSION = re.search(r"project\(copper VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text())[1]
+# What CMake and recipes call the same package, where letter case, "_" and "lib" are not all that differs.
+PACKAGES = {"flatc": "flatbuffers", "fuse3": "fuse", "fuse3-dev": "fuse", "mount": "util-linux", "ncursesw": "ncurses",
+            "pkgconf": "pkgconfig", "tl-expected": "expected"}
 MULTIARCH = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
+
+
+def packages(names):
+    names = {name.lower().replace("_", "-").removeprefix("lib") for name in names}
+    return {PACKAGES.get(name, name) for name in names}
+
+
+def cmake_text(directory=REPOSITORY):
+    """All that CMake reads without BUILD_TESTING."""
+    text = (directory / "CMakeLists.txt").read_text(encoding="utf-8")
+    folders = set(re.findall(r"add_subdirectory\((\S+)\)", text)) - {"tests", "bench"}
+    return text + "".join(map(cmake_text, (directory / folder for folder in folders)))
 
 
 class InstalledTestCase(MountTestCase):
@@ -90,11 +106,42 @@ class Installation(InstalledTestCase):
         own = {"/lib", "/usr/lib", f"/lib/{MULTIARCH}", f"/usr/lib/{MULTIARCH}", "/usr/lib64"}
         self.assertLessEqual(linked - own, kept)
 
+    def test_site_builds_no_tests(self):
+        """And needs nothing for them. As in docs/install.md."""
+        place = pathlib.Path(self.make_directory())
+        configure = block_with("docs/install.md", "BUILD_TESTING=OFF").splitlines()[0]
+        cache = (build_directory() / "CMakeCache.txt").read_text(encoding="utf-8")
+        self.run_program("sh", "-c", configure.replace("-B build", f"-S {REPOSITORY} -B build"), cwd=place,
+                         env=clean_environment(CMAKE_GENERATOR=re.search("CMAKE_GENERATOR:INTERNAL=(.*)", cache)[1]))
+        targets = self.run_program("cmake", "--build", "build", "--target", "help", cwd=place).stdout.decode()
+        targets = targets.replace(str(place), "")
+        self.assertRegex(targets, r"\bcopperd\b")
+        self.assertNotRegex(targets, r"(?i)test|bench|fuzz|simulat")
+        self.assertNotRegex((place / "build/CMakeCache.txt").read_text(encoding="utf-8"), "(?m)^(GTest|benchmark)_DIR")
+
     def test_recipes_are_python(self):
         for recipe in [*(REPOSITORY / "packaging").glob("*/*.py"), *(REPOSITORY / "packaging").glob("*/*.eb")]:
             compile(recipe.read_text(), recipe, "exec")
             self.assertIn(VERSION, recipe.read_text())
             self.assertIn("Not yet run with", recipe.read_text())
+
+    def test_recipes_have_what_cmake_looks_for(self):
+        cmake = cmake_text()
+        needed = packages({*re.findall(r"(?:find_package|pkg_check_modules)\((\S+)", cmake),
+                           *re.findall(r"find_(?:program|path|library)\(\w+ (\w+)", cmake)}) - {"threads"}
+        oldest_cmake, = re.findall(r"cmake_minimum_required\(VERSION ([\d.]+)\)", cmake)
+        oldest_fuse, = re.findall(r"fuse3>=([\d.]+)", cmake)
+        spack = (REPOSITORY / "packaging/spack/package.py").read_text(encoding="utf-8")
+        depends = dict(re.findall(r'depends_on\("([^"@]+)@?([^"]*)"', spack))
+        self.assertEqual(needed | {"cmake", "cxx"}, packages(depends))
+        self.assertEqual((f"{oldest_cmake}:", f"{oldest_fuse}:"), (depends["cmake"], depends["libfuse"]))
+        for path in (REPOSITORY / "packaging/easybuild").glob("*.eb"):
+            recipe = {"SOURCE_TAR_GZ": ""}
+            exec(path.read_text(encoding="utf-8"), recipe)
+            names = [each[0] for each in (*recipe["builddependencies"], *recipe["dependencies"], *recipe["osdependencies"])]
+            if recipe["toolchainopts"]["usempi"]:
+                names.append("MPI")
+            self.assertEqual(needed | {"cmake"}, packages(names))
 
 
 class Shell:
@@ -171,15 +218,19 @@ class Completion(InstalledTestCase):
         self.check(["bash", "--norc", "--noprofile", "-i"],
                    f"XDG_DATA_DIRS={self.prefix}/share; . {library}; {show}; bind 'set enable-bracketed-paste off'")
 
+    def line_for(self, shell):
+        """Of docs/install.md."""
+        line, = re.findall(rf"(?m)^(.*?) +# {shell}:", block_with("docs/install.md", "fpath"))
+        return line.replace(f"/opt/copper/{VERSION}", str(self.prefix))
+
     def test_bash_without_its_library(self):
         show = r"""bind -x '"\C-o": printf "<<%s>>\n" "$READLINE_LINE"'"""
-        self.check(["bash", "--norc", "--noprofile", "-i"],
-                   f". {self.prefix}/share/bash-completion/completions/copper; {show}")
+        self.check(["bash", "--norc", "--noprofile", "-i"], f"{self.line_for('bash')}; {show}")
 
     def test_zsh(self):
         self.need("zsh")
         show = "show() { print -r -- \"<<$BUFFER>>\" }; zle -N show; bindkey '^O' show; bindkey '^U' kill-whole-line"
-        self.check(["zsh", "-f", "-i"], f"fpath=({self.prefix}/share/zsh/site-functions $fpath); autoload -U compinit; "
+        self.check(["zsh", "-f", "-i"], f"{self.line_for('zsh')}; autoload -U compinit; "
                                         f"compinit -D -u; unsetopt zle_bracketed_paste 2>/dev/null; {show}")
 
     def test_fish(self):
@@ -187,7 +238,7 @@ class Completion(InstalledTestCase):
         self.environment["XDG_DATA_DIRS"] = f"{self.prefix}/share:/usr/share"
         for text, completed in self.CASES.items():
             with self.subTest(text):
-                done = self.run_program("fish", "-N", "-c", f". {self.prefix}/share/fish/vendor_completions.d/copper.fish; "
+                done = self.run_program("fish", "-N", "-c", f"{self.line_for('fish')}; "
                                         f"complete --do-complete '{text}'", env=self.environment, cwd=self.place)
                 words = [line.split("\t")[0] for line in done.stdout.decode().splitlines()]
                 last = completed.split()[-1]
@@ -203,7 +254,8 @@ class Modules(InstalledTestCase):
             places = pathlib.Path(self.make_directory())
             (places / "copper").mkdir()
             shutil.copy(self.prefix / f"share/copper/modulefiles/copper/{VERSION}", places / "copper")
-        script = (f'module() {{ eval "$({command} bash "$@")"; }}\nset -e\nmodule use {places}\nmodule load copper\n'
+        use = block_with("docs/install.md", "module load").replace(f"/opt/copper/{VERSION}/share/copper/modulefiles", str(places))
+        script = (f'module() {{ eval "$({command} bash "$@")"; }}\nset -e\n{use}'
                   'command -v copper\necho "$COPPER_ROOT"\nman -w copper-launch\nman -w copperd\necho "${MANPATH:-none}"\n'
                   'module unload copper\n[ -z "${COPPER_ROOT:-}" ]\ncommand -v copper || true\necho "${MANPATH:-none}"\n')
         pages = self.prefix / "share/man"

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import threading
+import time
 
 from copper import LAUNCHERS, a_document, build_directory, mounts_below, nodes_of, processes_of, state_of, wait_until
 from import_storm import Workload, package_tree, storm
@@ -27,6 +28,15 @@ class Survival(MountTestCase):
         wait_until(lambda: daemon not in processes_of(job.directory), 20, "its end")
         wait_until(lambda: len(job.daemons()) == job.nodes and job.daemons()[rank] not in (daemon, 0), 20,
                    "the start of its successor")
+
+    @staticmethod
+    def wait_until_quiet(job):
+        """Until nothing is read ahead any more."""
+        def is_quiet():
+            before = job.totals()["backing"]
+            time.sleep(0.3)
+            return job.totals()["backing"] == before
+        wait_until(is_quiet, 20, "the end of all reads")
 
     def check_stopped(self, job):
         done = job.stop()
@@ -71,10 +81,12 @@ class Survival(MountTestCase):
         job = self.launch(nodes=1, trees=[place])
         mirrored = job.mirrored(0, f"{place}/file")
         self.assertEqual(size, os.stat(mirrored).st_size)
-        # What it has begun to answer, nobody who waits for it can be killed before it has answered.
-        wait_until(lambda: state_of(backing.pid) == "S", 20, "its waiting for requests")
+        # A process whose request was taken, but not answered, cannot be killed. So no thread may take one any more.
+        self.wait_until_quiet(job)
         os.kill(backing.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, backing.pid, signal.SIGCONT)
+        threads = [int(name) for name in os.listdir(f"/proc/{backing.pid}/task")]
+        wait_until(lambda: all(state_of(thread) == "T" for thread in threads), 20, "the stop of all its threads")
         got = []
         reader = threading.Thread(target=lambda: got.append(pathlib.Path(mirrored).read_bytes()))
         reader.start()

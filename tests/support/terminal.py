@@ -22,7 +22,7 @@ class Terminal:
         self.resize(columns, lines)
         self.process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-                                        env=clean_environment(TERM="xterm", **environment))
+                                        env=clean_environment(**{"TERM": "xterm", **environment}))
         self.shown = ""
 
     def resize(self, columns, lines):

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/temporary_directory.hpp"
@@ -28,15 +29,41 @@ case $* in
 esac
 )sh";
 
+// A remote shell that some of the nodes answer.
+constexpr const char* remote_shell_script = R"sh(#!/bin/sh
+echo "$1" >>"$0.asked"
+case $1 in
+    *well*) exit 0 ;;
+    *known*) echo why, in plain words ;;
+    *) echo Connection refused ;;
+esac
+exit 255
+)sh";
+
 class EverywhereTest : public testing::Test {
   protected:
     EverywhereTest() {
-        std::ofstream(launcher_.program) << launcher_script;
-        ::chmod(launcher_.program.c_str(), 0755);
+        write_program(launcher_.program, launcher_script);
+        write_program(remote_shell_, remote_shell_script);
+    }
+
+    static void write_program(const std::string& path, const char* text) {
+        std::ofstream(path) << text;
+        ::chmod(path.c_str(), 0755);
+    }
+
+    // Of the only host where the command fails.
+    std::string trouble(Family family, const std::vector<std::string>& hosts) {
+        launcher_.family = family;
+        launcher_.extra = {"-launcher-exec", remote_shell_};
+        const auto troubles = troubles_on_hosts(launcher_, hosts, {"true"});
+        EXPECT_EQ(troubles.size(), 1U);
+        return troubles.empty() ? "" : troubles.front().reason;
     }
 
     test::TemporaryDirectory directory_;
     Launcher launcher_{.family = Family::slurm, .program = directory_.path() + "/srun", .extra = {}};
+    const std::string remote_shell_ = directory_.path() + "/ssh";
 };
 
 TEST_F(EverywhereTest, AHostThatAnswersLateHoldsUpNoOther) {
@@ -68,6 +95,21 @@ TEST_F(EverywhereTest, ATroubleSaysWhy) {
     troubles = troubles_on_hosts(launcher_, {"well", "lies"}, {"copperd", "--version"}, "copperd 1");
     ASSERT_EQ(troubles.size(), 1U);
     EXPECT_EQ(troubles.front().host, "lies");
+}
+
+TEST_F(EverywhereTest, ARemoteShellTellsWhyRatherThanTheLauncher) {
+    EXPECT_EQ(trouble(Family::hydra, {"well0", "well1", "known-broken"}), "why, in plain words");
+}
+
+TEST_F(EverywhereTest, TheLauncherTellsWhyIfNoHostHasARemoteShell) {
+    EXPECT_EQ(trouble(Family::hydra, {"good0", "good1", "broken"}), "cannot start");
+}
+
+TEST_F(EverywhereTest, NoRemoteShellIsAskedWhereTheLauncherNeedsNone) {
+    for (const auto family : {Family::pals, Family::slurm}) {
+        EXPECT_EQ(trouble(family, {"well0", "well1", "known-broken"}), "cannot start");
+    }
+    EXPECT_FALSE(std::filesystem::exists(remote_shell_ + ".asked"));
 }
 
 }  // namespace
