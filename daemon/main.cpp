@@ -105,6 +105,9 @@ void leave_fabric([[maybe_unused]] Fabric& fabric, [[maybe_unused]] Parting part
             ::_exit(exit_code);
         }
     });
+    if (parting == Parting::alone) {
+        leave_pmix();
+    }
     mpi->finish(parting == Parting::together ? MpiFabric::Ending::together : MpiFabric::Ending::alone);
     left.set_value();
     watchdog.join();

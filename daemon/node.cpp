@@ -47,6 +47,12 @@ constexpr std::uint64_t top_paths_of_job_max = 50000;  // reported by all nodes 
 constexpr milliseconds unused_time{3600000};
 constexpr milliseconds unused_time_without_launcher{15000};
 
+// By its answer to the call to stop.
+bool has_seen_all_alive(const Answer::Part& part) {
+    return read_json(part.text, [](const json& answer) { return answer.at("nodes_lost") == 0; })
+        .value_or(false);
+}
+
 Attributes attributes_of_root() {
     struct stat found = {};
     ::lstat("/", &found);
@@ -486,7 +492,9 @@ void Node::stop_job(milliseconds patience, std::function<void(const ProgressLoop
     loop_.call(verb::stop, std::to_string(patience.count()), patience,
                [this, then = std::move(then)](const ProgressLoop::Parts& parts) {
                    then(parts);
-                   const bool all = parts.size() == fabric_->size();
+                   // Otherwise MPI_Finalize may wait for a node, or for a link that was broken for a while.
+                   const bool all =
+                       parts.size() == fabric_->size() && std::ranges::all_of(parts, has_seen_all_alive);
                    loop_.call(leave_verb, all ? leave_together : leave_alone, leave_patience,
                               [](const ProgressLoop::Parts&) {});
                });
@@ -707,7 +715,10 @@ json Node::answer_stop(const std::string& patience_ms) {
     loop_.at(std::chrono::steady_clock::now() + patience + abandoned_after,
              [this] { leave(Parting::alone); });
     const bool unmounted = session_ == nullptr || !is_served(options_.mount);
-    return {{"host", host_name()}, {"unmounted", unmounted}, {"reason", to_string(stop_reason_)}};
+    return {{"host", host_name()},
+            {"unmounted", unmounted},
+            {"reason", to_string(stop_reason_)},
+            {"nodes_lost", loop_.nodes_lost()}};
 }
 
 json Node::answer_departed(const std::string& rank_and_why) {

@@ -1,5 +1,7 @@
 #include "daemon/pmix_connection.hpp"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,6 +53,30 @@ std::optional<int> pmix_connection() {
         }
     }
     return std::nullopt;
+}
+
+void leave_pmix() {
+    // The library that MPI has loaded. Linking with one could bring in another.
+    std::string library;
+    ::dl_iterate_phdr(
+        [](dl_phdr_info* loaded, std::size_t, void* found) {
+            const std::string_view path = loaded->dlpi_name;
+            if (path.find("/libpmix.so") == std::string_view::npos) {
+                return 0;
+            }
+            *static_cast<std::string*>(found) = path;
+            return 1;
+        },
+        &library);
+    void* pmix = library.empty() ? nullptr : ::dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (pmix == nullptr) {
+        return;
+    }
+    // PMIx Standard, "Initialization and Finalization".
+    const auto initialized = reinterpret_cast<int (*)()>(::dlsym(pmix, "PMIx_Initialized"));
+    const auto finalize = reinterpret_cast<int (*)(const void*, std::size_t)>(::dlsym(pmix, "PMIx_Finalize"));
+    while (initialized != nullptr && finalize != nullptr && initialized() != 0 && finalize(nullptr, 0) == 0) {
+    }
 }
 
 }  // namespace copper

@@ -17,6 +17,8 @@ TREE = "/usr/share/perl5"
 
 # Supervisors wait for 10 s with this deadline.
 SUSPENSION_SECONDS = 15
+# Longer than Slurm takes to end a step that has lost a PMIx connection.
+CANCELLING_SECONDS = 5
 # Stopped, or frozen with the cgroup.
 STANDING_STILL = ("T", "D")
 
@@ -190,8 +192,11 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
         self.slurm.end_jobs()
         self.check_nothing_left()
 
+    def on_host(self, host, program):
+        return [pid for pid, its in self.hosts.processes(program).items() if its == host]
+
     def kill_on(self, host, program):
-        for pid in [pid for pid, its in self.hosts.processes(program).items() if its == host]:
+        for pid in self.on_host(host, program):
             self.kill(pid)
 
     def lose(self, host, program, alone):
@@ -231,6 +236,24 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
         wait_until(lambda: self.hosts.run("cn1", "ls", MOUNT).returncode != 0, 20, "the loss of the mount")
         self.slurm.end_jobs()
         self.check_nothing_left()
+
+    def test_node_that_leaves_alone(self):
+        """Even if Slurm learns of the end of its connection long before that of its task."""
+        self.launch_in_job()
+        others = [name for name in self.hosts.names if name != "cn1"]
+        daemons = {host: self.daemon(host) for host in others}
+        [task] = self.on_host("cn1", "copperd-task")
+        with self.witnesses(others) as witnesses:
+            os.kill(task, signal.SIGSTOP)
+            try:
+                self.hosts.check("cn1", "copper", "stop", "--local")
+                time.sleep(CANCELLING_SECONDS)
+                self.pass_by(witnesses, others)
+            finally:
+                os.kill(task, signal.SIGCONT)
+        self.check_unnoticed(witnesses)
+        self.assertEqual(daemons, {host: self.daemon(host) for host in others})
+        self.end()
 
     def test_suspended_job(self):
         """Its daemons stand still for longer than a supervisor waits for one that hangs. Then they go on, and serve."""

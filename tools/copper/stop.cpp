@@ -37,8 +37,10 @@ constexpr std::uintmax_t statistics_bytes_max = std::uintmax_t{64} << 20;
 constexpr milliseconds stop_patience{10000};
 // If a daemon is known to be dead, waiting for its answer is in vain.
 constexpr milliseconds short_stop_patience{3000};
-// From a node's answer to the end of its daemon, and from there to the end of the launcher.
-constexpr milliseconds end_patience{10000};
+// From a node's answer to the end of its daemon, which may wait for 10 s in MPI_Finalize.
+constexpr milliseconds end_patience{20000};
+// From there to the end of the launcher.
+constexpr milliseconds launcher_patience{10000};
 
 struct StopOptions {
     std::string mount;
@@ -177,7 +179,7 @@ void wait_for_ends(const std::vector<Found>& found, const std::optional<LaunchRe
     }
     // A launcher does not end before its processes.
     if (launch && std::none_of(found.begin(), found.end(), is_alive)) {
-        wait_for_end(launch->process, end_patience);
+        wait_for_end(launch->process, launcher_patience);
     }
 }
 
