@@ -387,25 +387,35 @@ void Mover::receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uin
 void Mover::membership_changed(TimePoint now) {
     now_ = now;
     waiting_.forget_askers([this](Rank rank) { return membership_.state(rank) == NodeState::dead; });
-    for (const ObjectKey& key : waiting_.asked_for()) {
-        Wait* wait = waiting_.find(key);
-        if (wait == nullptr) {
-            continue;
+    next_to_review_ = waiting_.first_asked_for();
+    review_ways();
+}
+
+void Mover::review_ways() {
+    for (std::size_t reviewed = 0; next_to_review_ && reviewed < due_of_a_tick_max; ++reviewed) {
+        const ObjectKey key = *next_to_review_;
+        if (Wait* wait = waiting_.find(key); wait != nullptr && wait->asked()) {
+            review_way(key, *wait);
         }
-        const bool is_on_the_way =
-            wait->asked() == next_hop(key, *wait) || wait->asked() == other_way(key, *wait);
-        if (!is_on_the_way || !membership_.is_alive(*wait->asked())) {
-            ask_again(key, *wait);
-        } else if (std::get<Asked>(wait->state).reader != route(key).reader) {
-            // The way stays, but the node there may not know of the new reader. The attempt stays, too: the
-            // object may be on its way.
-            ask(*wait->asked(), key, *wait);
-        }
+        next_to_review_ = waiting_.next_asked_for(key);
+    }
+}
+
+void Mover::review_way(const ObjectKey& key, Wait& wait) {
+    const Asked& asked = std::get<Asked>(wait.state);
+    const bool is_on_the_way = asked.whom == next_hop(key, wait) || asked.whom == other_way(key, wait);
+    if (!is_on_the_way || !membership_.is_alive(asked.whom)) {
+        ask_again(key, wait);
+    } else if (asked.reader != route(key).reader) {
+        // The way stays, but the node there may not know of the new reader. The attempt stays, too: the
+        // object may be on its way.
+        ask(asked.whom, key, wait);
     }
 }
 
 void Mover::tick(TimePoint now) {
     now_ = now;
+    review_ways();
     if (back_in_office_ && *back_in_office_ <= now) {
         back_in_office_.reset();
         membership_.resume();
@@ -463,6 +473,9 @@ void Mover::on_due(const Reading::Due& due) {
 }
 
 std::optional<TimePoint> Mover::next_deadline() const {
+    if (next_to_review_) {
+        return now_;
+    }
     return earlier(back_in_office_, earlier(waiting_.next_deadline(), reading_.next_deadline()));
 }
 

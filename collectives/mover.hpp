@@ -108,6 +108,8 @@ class Mover {
 
     void fetch(const ObjectKey& key, Wait& wait);
     void ask(Rank whom, const ObjectKey& key, Wait& wait);
+    void review_ways();
+    void review_way(const ObjectKey& key, Wait& wait);
     void ask_again(const ObjectKey& key, Wait& wait);
     void read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
               std::chrono::milliseconds spent = std::chrono::milliseconds(0));
@@ -129,6 +131,8 @@ class Mover {
     Reading reading_;
     Spreading spreading_;
     std::set<std::pair<FetchFor, ObjectKey>> in_turn_;  // for a direct read
+    // After a change of the membership: the first object whose way may have changed.
+    std::optional<ObjectKey> next_to_review_;
     std::optional<TimePoint> back_in_office_;
     MoverCounters counters_;
 

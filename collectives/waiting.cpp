@@ -138,14 +138,10 @@ std::set<Rank> Waiting::awaited() const {
     return ranks;
 }
 
-std::vector<ObjectKey> Waiting::asked_for() const {
-    std::vector<ObjectKey> keys;
-    for (const auto& [key, wait] : waits_) {
-        if (wait.asked()) {
-            keys.push_back(key);
-        }
-    }
-    return keys;
+std::optional<ObjectKey> Waiting::asked_for(std::map<ObjectKey, Wait>::const_iterator from) const {
+    const auto found =
+        std::find_if(from, waits_.end(), [](const auto& entry) { return entry.second.asked(); });
+    return found != waits_.end() ? std::optional(found->first) : std::nullopt;
 }
 
 }  // namespace copper

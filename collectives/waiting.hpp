@@ -91,11 +91,16 @@ class Waiting {
     std::optional<Due> take_due(TimePoint now);
     std::optional<TimePoint> next_deadline() const { return timers_.next(); }
 
-    std::set<Rank> awaited() const;            // the nodes that were asked
-    std::vector<ObjectKey> asked_for() const;  // the requested objects
+    std::set<Rank> awaited() const;  // the nodes that were asked
+    // The first requested object, or the first one after `key`.
+    std::optional<ObjectKey> first_asked_for() const { return asked_for(waits_.begin()); }
+    std::optional<ObjectKey> next_asked_for(const ObjectKey& key) const {
+        return asked_for(waits_.upper_bound(key));
+    }
     std::size_t size() const { return waits_.size(); }
 
   private:
+    std::optional<ObjectKey> asked_for(std::map<ObjectKey, Wait>::const_iterator from) const;
     void begin_deadline(Wait& wait, TimePoint now) const;
     void set_timer(const ObjectKey& key, const Wait& wait, TimePoint now);
 

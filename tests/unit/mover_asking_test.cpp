@@ -356,6 +356,51 @@ TEST(MoverAsking, WorkingThatNobodyWaitsForIsNotPassedOn) {
 
 // Nodes are lost.
 
+TEST(MoverAsking, ALossCostsManyTurnsIfManyObjectsAreAwaited) {
+    constexpr std::size_t objects = 3000;
+    Node node(at(listing_key, 3));
+    for (std::size_t i = 0; i < objects; ++i) {
+        node.mover.want({ObjectKind::entry, listing_key.path + "/" + std::to_string(i)}, FetchFor::demand,
+                        start);
+    }
+    ASSERT_EQ(node.effects.take<Interest>().size(), objects);
+    const TimePoint first_deadline = node.mover.next_deadline().value();
+
+    node.suspect(at(listing_key, 1), start + 1s);
+    std::size_t turns = 1;
+    std::size_t asked_again = node.effects.take<Interest>().size();
+    for (; node.mover.next_deadline().value() <= start + 1s; ++turns) {
+        node.mover.tick(start + 1s);
+        asked_again += node.effects.take<Interest>().size();
+    }
+    EXPECT_EQ(turns, 3U);
+    EXPECT_EQ(asked_again, objects);
+    EXPECT_EQ(node.mover.counters().retries, objects);
+    EXPECT_GT(node.mover.next_deadline().value(), first_deadline)
+        << "they wait for the answer to the new request";
+}
+
+TEST(MoverAsking, ALossDuringAReviewIsForAllObjects) {
+    constexpr std::size_t objects = 3000;
+    Node node(at(listing_key, 3));
+    for (std::size_t i = 0; i < objects; ++i) {
+        node.mover.want({ObjectKind::entry, listing_key.path + "/" + std::to_string(i)}, FetchFor::demand,
+                        start);
+    }
+    node.suspect(at(listing_key, 1), start + 1s);
+    node.effects.sent.clear();
+    node.suspect(reader_of(listing_key), start + 1s);
+    while (node.mover.next_deadline().value() <= start + 1s) {
+        node.mover.tick(start + 1s);
+    }
+    std::map<Rank, std::size_t> asked;
+    for (const auto& [whom, interest] : node.effects.take<Interest>()) {
+        ++asked[whom.at(0)];
+    }
+    EXPECT_EQ(asked.size(), 1U) << "all of the same way to the new reader";
+    EXPECT_EQ(asked.begin()->second, objects);
+}
+
 TEST(MoverAsking, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
     Node node(at(listing_key, 3));
     node.mover.want(listing_key, FetchFor::demand, start);
