@@ -20,14 +20,15 @@ MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun"
 class ClusterTestCase(unittest.TestCase):
     count = 4
     rate = None  # of what a host sends
+    ssh = False
 
     @classmethod
     def setUpClass(cls):
-        reason = why_no_hosts()
+        reason = why_no_hosts(cls.ssh)
         if reason:
             raise unittest.SkipTest(reason)
         cls.tree = package_tree("numpy")
-        cls.hosts = Hosts(cls.count, cls.rate).__enter__()
+        cls.hosts = Hosts(cls.count, cls.rate, cls.ssh).__enter__()
         cls.addClassCleanup(cls.hosts.close)
 
     def setUp(self):
@@ -50,8 +51,11 @@ class ClusterTestCase(unittest.TestCase):
 
     def launch(self, names=None, *options, environment=None, host="cn0"):
         self.hosts.write("nodes", "".join(f"{name}\n" for name in names or self.hosts.names))
-        return self.hosts.run(host, "copper", "launch", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher",
-                              MPIRUN, "--tree", self.tree, *options, **(environment or {}))
+        return self.launch_on(f"{self.hosts.directory}/nodes", *options, environment=environment, host=host)
+
+    def launch_on(self, nodes, *options, environment=None, host="cn0"):
+        return self.hosts.run(host, "copper", "launch", "--nodes-from", nodes, "--launcher", MPIRUN, "--tree", self.tree,
+                              *options, **(environment or {}))
 
     def launch_well(self, *options):
         done = self.launch(None, *options)
@@ -79,7 +83,33 @@ class ClusterTestCase(unittest.TestCase):
             self.assertEqual(0, process.returncode, text)
 
 
-class MpiRun(ClusterTestCase):
+class NodesThatFail:
+    def fail_to_launch(self, names=None):
+        """Returns what it says, in seconds."""
+        begin = time.monotonic()
+        done = self.launch(names)
+        self.assertLess(time.monotonic() - begin, FAILING_SECONDS_MAX, done.stderr)
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertNotIn("no report of all nodes in time", done.stderr)
+        return done.stderr
+
+    def test_node_that_cannot_be_reached(self):
+        said = self.fail_to_launch(["cn0", "cn1", "absent", "cn3"])
+        self.assertIn("absent", said)
+        self.assertNotIn("cn3:", said)
+
+    def test_node_without_copperd(self):
+        """The others wait for it in MPI_Init."""
+        self.hosts.check("cn2", "mount", "-t", "tmpfs", "tmpfs", f"{self.hosts.directory}/bin")
+        try:
+            said = self.fail_to_launch()
+            self.assertRegex(said, "^copper: (copper: )?cn2: copperd cannot be started there: .*not found")
+            self.assertNotIn("cn3: copperd", said)
+        finally:
+            self.hosts.check("cn2", "umount", f"{self.hosts.directory}/bin")
+
+
+class MpiRun(NodesThatFail, ClusterTestCase):
     def import_and_count(self, package, names):
         done = self.launch(names)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
@@ -201,30 +231,6 @@ class MpiRun(ClusterTestCase):
         self.assertEqual(0, self.stats()["totals"]["fabric"]["frames_refused"])
         self.stop_well()
 
-    def fail_to_launch(self, names=None):
-        """Returns what it says, in seconds."""
-        begin = time.monotonic()
-        done = self.launch(names)
-        self.assertLess(time.monotonic() - begin, FAILING_SECONDS_MAX, done.stderr)
-        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
-        self.assertNotIn("no report of all nodes in time", done.stderr)
-        return done.stderr
-
-    def test_node_that_cannot_be_reached(self):
-        said = self.fail_to_launch(["cn0", "cn1", "absent", "cn3"])
-        self.assertIn("absent", said)
-        self.assertNotIn("cn3:", said)
-
-    def test_node_without_copperd(self):
-        """The others wait for it in MPI_Init."""
-        self.hosts.check("cn2", "mount", "-t", "tmpfs", "tmpfs", f"{self.hosts.directory}/bin")
-        try:
-            said = self.fail_to_launch()
-            self.assertRegex(said, "^copper: (copper: )?cn2: copperd cannot be started there: .*not found")
-            self.assertNotIn("cn3: copperd", said)
-        finally:
-            self.hosts.check("cn2", "umount", f"{self.hosts.directory}/bin")
-
     def test_doctor(self):
         self.hosts.write("nodes", "".join(f"{name}\n" for name in self.hosts.names))
         words = ["copper", "doctor", "--nodes-from", f"{self.hosts.directory}/nodes", "--tree", self.tree]
@@ -319,6 +325,25 @@ class MpiRun(ClusterTestCase):
             wait_until(lambda: not self.hosts.processes(*LAUNCHERS), 20, "the end of the launcher")
         except CopperError:
             self.fail("the launcher is still there")
+
+
+class Ssh(NodesThatFail, ClusterTestCase):
+    """Hosts that no batch system knows."""
+
+    ssh = True
+
+    def test_hosts_by_their_names(self):
+        done = self.launch_on("cn[0-2],cn3")
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual(4, self.stats()["alive"])
+        self.storm("numpy", self.hosts.names, processes=1)
+        self.stop_well()
+
+    def test_clean_up_where_all_processes_were_killed(self):
+        self.launch_well()
+        kill_all({pid: host for pid, host in self.hosts.processes("copperd", "copperd-superv").items() if host == "cn2"})
+        self.assertNotEqual(0, self.hosts.run("cn2", "ls", MOUNT).returncode)
+        self.stop_well()
 
 
 class SharedNode(ClusterTestCase):

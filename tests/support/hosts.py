@@ -10,6 +10,10 @@ the network and the mounts, so nothing is left in any case. Needs root.
     Hosts(2, rate="1gbit")
 
 limits the speed of each host (units of tc(8)).
+
+    Hosts(2, ssh=True)
+
+runs an SSH server on each host, which lets in the user of the tests. Otherwise a script stands in for ssh.
 """
 
 import contextlib
@@ -51,11 +55,24 @@ find /tmp /run -xdev -mindepth 1 ! -name 'cred_state*' -printf 'file %p\\n'
 ss -Hltunp | awk '{print "port", $1, $5, $7}'"""
 
 
-def why_no_hosts():
+# How the tests' user finds the other hosts' servers.
+SSH_FILES = """set -e
+mkdir -m 700 {directory}/.ssh
+cd {directory}/.ssh
+ssh-keygen -q -t ed25519 -N '' -f id_ed25519
+cp id_ed25519.pub authorized_keys
+dropbearkey -t ed25519 -f host_key | awk '/^ssh-/ {{print "{names} " $1, $2}}' >known_hosts
+sed 's,^root:.*,root:x:0:0:root:{directory}:/bin/sh,' /etc/passwd >{directory}/passwd
+"""
+SSH_SERVER = "mount --bind {directory}/passwd /etc/passwd; dropbear -s -r {directory}/.ssh/host_key"
+
+
+def why_no_hosts(ssh=False):
     """The reason why hosts cannot be made here, or None."""
     if os.geteuid() != 0:
         return "namespaces need root"
-    for program in ("ip", "unshare", "nsenter", launcher_program()):
+    programs = ["ip", "unshare", "nsenter", launcher_program()] + (["ssh", "ssh-keygen", "dropbear"] if ssh else [])
+    for program in programs:
         if not shutil.which(program):
             return f"{program} is not installed"
     return None
@@ -67,8 +84,9 @@ def launcher_program():
 
 
 class Hosts:
-    def __init__(self, count, rate=None):
+    def __init__(self, count, rate=None, ssh=False):
         self.rate = rate
+        self.ssh = ssh
         self.names = [f"cn{number}" for number in range(count)]
         self.pids = {}  # as this process sees them
         self.first = None
@@ -112,6 +130,11 @@ class Hosts:
         self.ip(switch, "link", "set", "bridge", "up")
         for number, name in enumerate(self.names):
             self.add_host(switch, number, name)
+        if self.ssh:
+            files = SSH_FILES.format(directory=self.directory, names=",".join(self.names))
+            subprocess.run(["sh", "-c", files], check=True, stderr=subprocess.DEVNULL)
+            for name in self.names:
+                self.check(name, "sh", "-ec", SSH_SERVER.format(directory=self.directory))
 
     def add_host(self, switch, number, name):
         pid = self.hold("--net", "--uts", "--mount", "--propagation", "private")
@@ -168,14 +191,15 @@ class Hosts:
         environment = {"PATH": f"{self.directory}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                        "HOME": self.directory, "USER": "root", "LC_ALL": "C"}
         environment["COPPER_PROFILE"] = "off"  # what one job uses must not help the next one
-        # Use our agent, although these hosts have ssh, and only TCP between the hosts.
+        # Only TCP between the hosts.
+        agent = f"{self.directory}/agent"
         if is_built_with_mpich():
-            environment["COPPER_LAUNCHER_ARGS"] = f"-launcher ssh -launcher-exec {self.directory}/agent"
+            environment["COPPER_LAUNCHER_ARGS"] = "" if self.ssh else f"-launcher ssh -launcher-exec {agent}"
             environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "COPPER_KEEP_ENV": "UCX_TLS:UCX_NET_DEVICES"}
         else:
             environment["COPPER_LAUNCHER_ARGS"] = (
-                f"--mca plm_rsh_agent {self.directory}/agent --mca btl tcp,self --mca btl_tcp_if_include eth0 "
-                "--mca oob_tcp_if_include eth0")
+                ("" if self.ssh else f"--mca plm_rsh_agent {agent} ") +
+                "--mca btl tcp,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0")
         for key in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
             if key in os.environ:
                 environment[key] = os.environ[key]
