@@ -356,14 +356,19 @@ TEST(MoverAsking, WorkingThatNobodyWaitsForIsNotPassedOn) {
 
 // Nodes are lost.
 
-TEST(MoverAsking, ALossCostsManyTurnsIfManyObjectsAreAwaited) {
-    constexpr std::size_t objects = 3000;
-    Node node(at(listing_key, 3));
-    for (std::size_t i = 0; i < objects; ++i) {
+constexpr std::size_t many_objects = 3000;
+
+void want_many(Node& node) {
+    for (std::size_t i = 0; i < many_objects; ++i) {
         node.mover.want({ObjectKind::entry, listing_key.path + "/" + std::to_string(i)}, FetchFor::demand,
                         start);
     }
-    ASSERT_EQ(node.effects.take<Interest>().size(), objects);
+}
+
+TEST(MoverAsking, ALossCostsManyTurnsIfManyObjectsAreAwaited) {
+    Node node(at(listing_key, 3));
+    want_many(node);
+    ASSERT_EQ(node.effects.take<Interest>().size(), many_objects);
     const TimePoint first_deadline = node.mover.next_deadline().value();
 
     node.suspect(at(listing_key, 1), start + 1s);
@@ -374,19 +379,15 @@ TEST(MoverAsking, ALossCostsManyTurnsIfManyObjectsAreAwaited) {
         asked_again += node.effects.take<Interest>().size();
     }
     EXPECT_EQ(turns, 3U);
-    EXPECT_EQ(asked_again, objects);
-    EXPECT_EQ(node.mover.counters().retries, objects);
+    EXPECT_EQ(asked_again, many_objects);
+    EXPECT_EQ(node.mover.counters().retries, many_objects);
     EXPECT_GT(node.mover.next_deadline().value(), first_deadline)
         << "they wait for the answer to the new request";
 }
 
 TEST(MoverAsking, ALossDuringAReviewIsForAllObjects) {
-    constexpr std::size_t objects = 3000;
     Node node(at(listing_key, 3));
-    for (std::size_t i = 0; i < objects; ++i) {
-        node.mover.want({ObjectKind::entry, listing_key.path + "/" + std::to_string(i)}, FetchFor::demand,
-                        start);
-    }
+    want_many(node);
     node.suspect(at(listing_key, 1), start + 1s);
     node.effects.sent.clear();
     node.suspect(reader_of(listing_key), start + 1s);
@@ -398,7 +399,7 @@ TEST(MoverAsking, ALossDuringAReviewIsForAllObjects) {
         ++asked[whom.at(0)];
     }
     EXPECT_EQ(asked.size(), 1U) << "all of the same way to the new reader";
-    EXPECT_EQ(asked.begin()->second, objects);
+    EXPECT_EQ(asked.begin()->second, many_objects);
 }
 
 TEST(MoverAsking, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
