@@ -6,20 +6,21 @@
 Each job runs on four hosts (tests/support/hosts.py): it launches a mirror, imports numpy through it with two processes
 per node, and stops it. A first job runs undisturbed, so that we know how long each part takes. Then every job is killed
 in one of the three parts: by scancel, which first asks; by SIGKILL to its steps; by SIGKILL to its script alone; or by
-SIGKILL to everything that it has on any host, supervisors included. When Slurm's epilogue has run, nothing that was not
-there before the first job may be left on any host: no process, mount, file or open port. What Slurm itself leaves is
-counted apart. Needs root.
+SIGKILL to everything that it has on any host, supervisors included. (The epilogue is Slurm's. It drains a node if that
+is killed.) When the epilogue has run, nothing that was not there before the first job may be left on any host: no
+process, mount, file or open port. What Slurm itself leaves is counted apart. Needs root.
 """
 
 import argparse
 import os
+import pathlib
 import random
 import shlex
 import sys
 import time
 
 from import_storm import Workload, package_tree, print_table
-from copper import CopperError, handle_termination, kill_all, wait_until
+from copper import CopperError, handle_termination, kill_all, stat_of, wait_until
 from hosts import Hosts, why_no_hosts
 from must_hold import Row
 from slurm import Slurm, why_no_slurm
@@ -49,6 +50,16 @@ sleep 0.2
 copper stop
 touch end
 """
+
+
+def first_of(pid, ancestors):
+    """The closest of these ancestors, or None. Slurm's epilogue runs below slurmd, and a job below slurmstepd."""
+    while pid > 1 and pid not in ancestors:
+        try:
+            pid = int(stat_of(pid)[1])
+        except OSError:
+            return None
+    return pid if pid in ancestors else None
 
 
 class Kills:
@@ -116,8 +127,10 @@ class Kills:
         if way == "SIGKILL to everything":
             found = self.hosts.processes()
             # Asked last: what was a slurmd a moment ago may be a slurmstepd now.
-            spared = self.slurms | self.hosts.processes("slurmd", "slurmstepd")
-            kill_all(found.keys() - spared.keys())
+            steps = self.hosts.processes("slurmstepd").keys()
+            slurmds = self.hosts.processes("slurmd").keys()
+            spared = self.slurms.keys() | steps | slurmds
+            kill_all([pid for pid in found.keys() - spared if first_of(pid, steps | slurmds) not in slurmds])
         # Fails if the job has just ended.
         self.hosts.run(self.hosts.names[0], "scancel", *WAYS[way], job, **self.slurm.environment)
         self.slurm.wait_until_idle()

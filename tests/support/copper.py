@@ -92,9 +92,14 @@ def processes_of(text):
     return found
 
 
+def stat_of(pid):
+    """The fields of /proc/PID/stat after the command: the state, the parent, ... (proc(5))."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+
+
 def state_of(pid):
     """As in proc(5): "S" is asleep."""
-    return pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    return stat_of(pid)[0]
 
 
 def kill_all(processes):

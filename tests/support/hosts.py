@@ -24,7 +24,7 @@ import signal
 import subprocess
 import tempfile
 
-from copper import CopperError, copper_program, daemon_program, is_built_with_mpich, wait_until
+from copper import CopperError, copper_program, daemon_program, is_built_with_mpich, state_of, wait_until
 
 NETWORK = "10.77.0"
 COMMAND_SECONDS_MAX = 180
@@ -229,7 +229,7 @@ class Hosts:
             try:
                 comm = pathlib.Path(f"/proc/{entry}/comm").read_text(encoding="utf-8").strip()
                 host = space.get(os.readlink(f"/proc/{entry}/ns/uts"))
-                state = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+                state = state_of(entry)
             except OSError:
                 continue
             if host and (comm in programs or not programs) and state != "Z":
