@@ -181,6 +181,15 @@ class MpiRun(NodesThatFail, ClusterTestCase):
         self.stop_well()
         wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 20, "the end of its daemons")
 
+    def test_outside_the_batch_job(self):
+        done = self.launch(["cn1", "cn2"], environment={"PBS_JOBID": "17"})
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        for job, says in (("17", f"'{MPIRUN} copper run -- ...'"), ("", f"'{MPIRUN} {ON_HOSTS} cn1,cn2 copper run -- ...'"),
+                          ("18", f"'{MPIRUN} copper run -- ...' in a shell of job 17")):
+            done = self.hosts.run("cn0", "copper", "run", "--", "true", PBS_JOBID=job)
+            self.assertEqual(f"copper: {MOUNT} serves cn1,cn2, not this node: use {says}\n", done.stderr)
+        self.stop_well()
+
     def test_logs_outside_the_jobs_nodes(self):
         """They are on the disks of the job's nodes."""
         self.check_logs_on_disks(["cn1", "cn2"])

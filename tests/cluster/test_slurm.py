@@ -169,6 +169,43 @@ class Slurm(SlurmTestCase):
         self.assertNotIn("hardly any program used the mirror", said)
         self.check_nothing_left()
 
+    def shell(self, *options):
+        """The environment of a shell of salloc, which runs on the first host until end_jobs()."""
+        place = f"{self.slurm.directory}/used-shell"
+        self.slurm.write("shell.sh", f"env -0 >{place}.new; mv {place}.new {place}; exec sleep 600")
+        self.hosts.check("cn0", "sh", "-c", f"salloc {' '.join(options)} sh {self.slurm.directory}/shell.sh >/dev/null 2>&1 &",
+                         **self.slurm.environment)
+        wait_until(lambda: os.path.exists(place), JOB_SECONDS_MAX, "the shell")
+        environment = dict(entry.split("=", 1) for entry in self.read("used-shell").rstrip("\0").split("\0"))
+        os.unlink(place)
+        return {name: value for name, value in environment.items() if name.startswith("SLURM_")} | self.slurm.environment
+
+    def test_outside_the_jobs_nodes(self):
+        """What the commands print can be run as it is: in the shell of salloc, in one without a job, and in another job's."""
+        own = self.shell("--nodelist=cn1,cn2", "--exclusive")
+        self.hosts.check("cn0", "copper", "launch", "--tree", self.tree, **own)
+        into_job = f"--jobid={own['SLURM_JOB_ID']} "
+        one = "--nodelist=cn1 -n 1 --overlap copper"
+        # What it says, and what that does, with these words for the dots.
+        commands = {"status": (f"{one} status", "", "2 of 2 nodes serve"),
+                    "stats": (f"{one} stats", "", "2 of 2 serve"),
+                    "top --once": (f"{one} top --once", "", "2 of 2 nodes serve"),
+                    "report -o -": (f"{one} report", "", "wrote "),
+                    "check -- true": (f"{one} check -- ...", f"cat {MOUNT}{self.tree}/numpy/version.py", "version"),
+                    f"prefetch {self.tree}": (f"{one} prefetch ...", f"{self.tree}/numpy", ""),
+                    "run -- true": ("copper run -- ...", "hostname", "cn1\n")}
+        outside = self.slurm.environment
+        for environment, option in ((own, ""), (outside, into_job), (self.shell("--nodelist=cn3"), into_job)):
+            for words, (says, dots, does) in commands.items():
+                with self.subTest(words=words, option=option):
+                    done = self.hosts.run("cn0", "copper", *words.split(), **environment)
+                    self.assertEqual(f"copper: {MOUNT} serves cn1,cn2, not this node: use 'srun {option}{says}'\n", done.stderr)
+                    line = done.stderr.split("'")[1].replace("...", dots)
+                    self.assertIn(does, self.hosts.check("cn0", "sh", "-ec", f"cd {self.slurm.directory}\n{line}", **environment))
+        done = self.hosts.run("cn0", "copper", "stop", **outside)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertEqual({}, self.hosts.processes("copperd", "copperd-superv", "srun"))
+
     def use(self):
         names = {f"used-{rank}" for rank in range(8)}
         self.run_until(names, USE.format(directory=self.slurm.directory, tree=self.tree, mount=MOUNT), 4)

@@ -140,6 +140,32 @@ TEST(Start, IsWhatAUserTypes) {
     EXPECT_EQ(start_on_all(launcher_of(Family::unknown, "run-mpi"), hosts), (Words{"run-mpi"}));
 }
 
+TEST(Start, ReachesAJobFromOutside) {
+    const auto outside = [](Family family, const std::string& program) {
+        auto launcher = launcher_of(family, program);
+        launcher.other_job = "17";
+        return launcher;
+    };
+    const auto srun = outside(Family::slurm, "srun");
+    EXPECT_EQ(start_on_all(srun, {}), (Words{"srun", "--jobid=17"}));
+    EXPECT_EQ(start_on_one(srun, "a"), (Words{"srun", "--jobid=17", "--nodelist=a", "-n", "1", "--overlap"}));
+    EXPECT_EQ(reach_hosts(srun, {"a"}, command)[1], "--jobid=17");
+    EXPECT_EQ(start_on_one(outside(Family::flux, "flux"), "a"),
+              (Words{"flux", "proxy", "17", "flux", "run", "--requires=hosts:a", "-n", "1"}));
+    EXPECT_EQ(start_on_one(outside(Family::hydra, "mpiexec"), "a"),
+              (Words{"mpiexec", "-hosts", "a", "-n", "1"}));
+    for (const Family family : families) {
+        SCOPED_TRACE(name_of(family));
+        const bool has_words = family == Family::slurm || family == Family::flux;
+        const bool has_no_hosts =
+            family == Family::alone || family == Family::pals || family == Family::unknown;
+        const auto job = has_words ? Reach::job : Reach::nothing;
+        EXPECT_EQ(reach_of(outside(family, "x"), true), job);
+        EXPECT_EQ(reach_of(outside(family, "x"), false), has_words || has_no_hosts ? job : Reach::hosts);
+        EXPECT_EQ(reach_of(launcher_of(family, "x"), true), Reach::job);
+    }
+}
+
 TEST(LaunchCommand, AloneIsTheCommandItself) {
     EXPECT_EQ(launch_command({}, {.hosts = {"a"}, .host_file = ""}, command), command);
 }

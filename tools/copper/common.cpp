@@ -100,14 +100,16 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
         return failed(mount + " served " + names +
                       ", but its launcher has ended (clean up with 'copper stop')");
     }
-    const bool launcher_knows_hosts = !launch->batch_job.empty();
-    const auto start =
-        command.on_every_node
-            ? start_on_all(launch->launcher, launcher_knows_hosts ? std::vector<std::string>() : hosts)
-            : start_on_one(launch->launcher, hosts.front());
+    const auto launcher = launcher_from_here(*launch);
+    const auto reach = reach_of(launcher, !batch_job_id().empty());
+    const bool launcher_knows_hosts = !launch->batch_job.empty() && reach != Reach::hosts;
+    const auto start = command.on_every_node
+                           ? start_on_all(launcher, launcher_knows_hosts ? std::vector<std::string>() : hosts)
+                           : start_on_one(launcher, hosts.front());
     return failed(mount + " serves " + names + ", not this node: use '" + shell_quote(start) + " copper " +
                   command.name + mount_flag(mount) + (command.arguments.empty() ? "" : " ") +
-                  command.arguments + "'");
+                  command.arguments + "'" +
+                  (reach == Reach::nothing ? " in a shell of job " + launch->batch_job : ""));
 }
 
 Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request,

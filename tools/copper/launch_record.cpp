@@ -15,6 +15,7 @@
 #include "base/json_text.hpp"
 #include "base/own_files.hpp"
 #include "daemon/control/instance.hpp"
+#include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 
 namespace copper::cli {
@@ -83,6 +84,14 @@ LaunchFiles files_in(const std::string& directory, const std::string& mount) {
 }
 
 }  // namespace
+
+Launcher launcher_from_here(const LaunchRecord& record) {
+    auto launcher = record.launcher;
+    if (record.batch_job != batch_job_id()) {
+        launcher.other_job = record.batch_job;
+    }
+    return launcher;
+}
 
 std::string to_text(const LaunchRecord& record) {
     return json_line(to_json(record)) + "\n";

@@ -26,6 +26,8 @@ struct LaunchRecord {
     std::string log_dir = {};           // of the daemons; empty: they write into the launcher's output
     bool operator==(const LaunchRecord&) const = default;
 };
+// The launcher for this process, which may be outside the batch job of the launch.
+Launcher launcher_from_here(const LaunchRecord& record);
 // As text (JSON) for the file. The reverse returns nothing if the text is no record.
 std::string to_text(const LaunchRecord& record);
 std::optional<LaunchRecord> parse_launch_record(std::string_view text);

@@ -23,7 +23,8 @@ struct Adapter {
     const char* version = "";          // what `PROGRAM --version` says, in small letters
     Mpi mpi = Mpi::unknown;            // of the processes that it starts; unknown: any
     const char* before = "";           // the program
-    const char* start = "";            // right behind the program
+    const char* into_job = "";         // right behind the program, outside the batch job "%"
+    const char* start = "";            // then
     const char* count = "-n #";        // of processes
     const char* hosts = "";            // where they run
     const char* host_file = "";        // the same, with a file for "%"
@@ -115,6 +116,7 @@ constexpr std::array adapters = {
     // --wait: no time limit after the first exit.
     Adapter{.family = Family::slurm,
             .name = "slurm",
+            .into_job = "--jobid=%",
             .count = "--ntasks=#",
             .hosts = "--nodelist=%",
             .host_file = "--nodelist=%",
@@ -126,6 +128,7 @@ constexpr std::array adapters = {
             .one_by_hand = "-n 1 --overlap"},
     Adapter{.family = Family::flux,
             .name = "flux",
+            .into_job = "proxy % flux",
             .start = "run",
             .count = "--ntasks=#",
             .hosts = "--requires=hosts:%",
@@ -156,6 +159,15 @@ Words filled(const char* words, const std::string& hosts, std::size_t count = 0)
 
 void append(Words& words, const Words& more) {
     words.insert(words.end(), more.begin(), more.end());
+}
+
+// The program, for the job of the launch.
+Words called(const Launcher& launcher) {
+    Words words = {launcher.program};
+    if (!launcher.other_job.empty()) {
+        append(words, filled(adapter(launcher.family).into_job, launcher.other_job));
+    }
+    return words;
 }
 
 std::string loopback_addresses(std::uint32_t count) {
@@ -259,7 +271,7 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
                               : in_file ? placement.host_file
                                         : joined(placement.hosts, ",");
     Words words = filled(use.before, hosts);
-    words.push_back(launcher.program);
+    append(words, called(launcher));
     const auto add = [&](const char* more) { append(words, filled(more, hosts, count)); };
     add(use.start);
     add(use.count);
@@ -323,9 +335,17 @@ std::string without_conda(std::string_view library_path, std::string_view conda_
     return joined(kept, ":");
 }
 
+Reach reach_of(const Launcher& launcher, bool in_a_job) {
+    const Adapter& use = adapter(launcher.family);
+    const bool has_shell = use.has_remote_shell && *use.hosts != '\0';
+    return launcher.other_job.empty() || *use.into_job != '\0' ? Reach::job
+           : has_shell && !in_a_job                            ? Reach::hosts
+                                                               : Reach::nothing;
+}
+
 std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts) {
     const Adapter& use = adapter(launcher.family);
-    Words words = {launcher.program};
+    Words words = called(launcher);
     append(words, filled(use.start, ""));
     if (!hosts.empty()) {
         append(words, filled(use.hosts, joined(hosts, ",")));

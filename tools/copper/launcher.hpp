@@ -52,6 +52,7 @@ struct Launcher {
     // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library.
     bool has_library_path = false;
     std::vector<std::string> extra;  // COPPER_LAUNCHER_ARGS
+    std::string other_job = {};      // the batch job to start programs in, if this process is not in it
     bool operator==(const Launcher&) const = default;
 };
 
@@ -87,6 +88,11 @@ std::string without_conda(std::string_view library_path, std::string_view conda_
 // on all that the launcher finds in its batch job.
 std::vector<std::string> start_on_all(const Launcher& launcher, const std::vector<std::string>& hosts);
 std::vector<std::string> start_on_one(const Launcher& launcher, const std::string& host);
+
+// How these words reach the job from this process: as the job that the launcher knows; as hosts, by a remote
+// shell; or not at all: they work in a shell of the job only. `in_a_job`: this process is in some batch job.
+enum class Reach { job, hosts, nothing };
+Reach reach_of(const Launcher& launcher, bool in_a_job);
 
 // Batch systems with a remote shell of their own.
 enum class BatchSystem { lsf, grid_engine, other };

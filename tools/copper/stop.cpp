@@ -147,7 +147,7 @@ std::vector<Trouble> clean_other_nodes(const CleanScope& scope, const std::optio
                                        const std::optional<ControlReply>& reply) {
     const auto command = clean_command(scope);
     if (launch) {
-        return run_on_hosts(launch->launcher, silent_hosts(*launch, reply), command);
+        return run_on_hosts(launcher_from_here(*launch), silent_hosts(*launch, reply), command);
     }
     if (found.empty() || found.front().record.run_everywhere.empty()) {
         return {};
