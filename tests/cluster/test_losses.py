@@ -2,12 +2,14 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import time
 
 from copper import LAUNCH_DAEMONS, LAUNCHERS, is_built_with_mpich, nodes_of, state_of, wait_until
 from import_storm import PYTHON, Workload
+from pages import block_with, in_place, write
 from test_mpirun import MOUNT, ClusterTestCase
 from test_slurm import SlurmTestCase
 from witnesses import WITNESS, Witnesses, again_and_again
@@ -253,6 +255,39 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
                 os.kill(task, signal.SIGCONT)
         self.check_unnoticed(witnesses)
         self.assertEqual(daemons, {host: self.daemon(host) for host in others})
+        self.end()
+
+    def beside(self, script, until):
+        """Runs a job of the same user on two of the mirror's nodes, until this file is there or the job is over."""
+        job = self.slurm.submit(script, 2, "--nodelist=cn1,cn2")
+        wait_until(lambda: os.path.exists(until) or not self.slurm.is_there(job), 120, "the job")
+        return job
+
+    def test_other_jobs_on_its_nodes(self):
+        """One fails to launch. Another has a mount of its own, as docs/use/slurm.md says, and is cancelled."""
+        self.launch_in_job()
+        file = pathlib.Path(self.hosts.directory, "lustre/sw/conda/file")
+        write(file, "text")
+        serves = f"{self.slurm.directory}/serves"
+        self.addCleanup(lambda: os.path.exists(serves) and os.unlink(serves))
+        block = in_place(block_with("docs/use/slurm.md", "COPPER_MOUNT="), self.hosts.directory)
+        reading = [self.hosts.inside("cn0", "env", *(f"{name}={value}" for name, value in self.slurm.environment.items()), "srun",
+                                     f"--jobid={self.job}", "-n", "1", "--overlap", f"--nodelist={host}", PYTHON, self.witness,
+                                     MOUNT, TREE) for host in ("cn1", "cn2")]
+        programs = ("copperd", "copperd-superv", "copperd-task", "srun")
+        with Witnesses(reading) as witnesses:
+            ours = self.hosts.processes(*programs)
+            second = self.beside(f"copper launch --tree {TREE}", serves)
+            self.assertIn(f"for job {self.job}; give this job another place", self.slurm.output(second))
+            third = self.beside(f"set -e\n{block}\ncmp $COPPER_MOUNT{file} {file}\ntouch {serves}\nsleep 600", serves)
+            self.assertTrue(os.path.exists(serves), self.slurm.output(third))
+            self.assertLess(len(ours), len(self.hosts.processes(*programs)))
+            self.hosts.check("cn0", "scancel", third, **self.slurm.environment)
+            wait_until(lambda: not self.slurm.is_there(third), 60, "the end of the third job")
+            wait_until(lambda: self.hosts.processes(*programs) == ours, 20, "the end of its processes, and of no other")
+            self.pass_by(witnesses)
+        self.check_unnoticed(witnesses)
+        self.assertEqual("", "".join(self.hosts.run(host, "sh", "-c", "ls -d /tmp/mirror-*").stdout for host in self.hosts.names))
         self.end()
 
     def test_suspended_job(self):
