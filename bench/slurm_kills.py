@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Kills jobs of a real Slurm at random moments, and prints what they left on their nodes.
 
-    bench/slurm_kills.py [--times N] [--seed S]
+    bench/slurm_kills.py [--times N] [--seed S] [--proctrack cgroup|pgid]
 
 Each job runs on four hosts (tests/support/hosts.py): it launches a mirror, imports numpy through it with two processes
 per node, and stops it. A first job runs undisturbed, so that we know how long each part takes. Then every job is killed
@@ -23,7 +23,7 @@ from import_storm import Workload, package_tree, print_table
 from copper import CopperError, handle_termination, kill_all, stat_of, wait_until
 from hosts import Hosts, why_no_hosts
 from must_hold import Row
-from slurm import Slurm, why_no_slurm
+from slurm import Slurm, best_proctrack, why_no_slurm
 
 MOUNT = "/tmp/root/copper"
 PARTS = ("start", "middle", "stop")
@@ -142,15 +142,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--proctrack", choices=("cgroup", "pgid"), default=best_proctrack(),
+                        help="how Slurm knows a step's processes (default: cgroup if the machine can)")
     options = parser.parse_args()
     if reason := why_no_hosts() or why_no_slurm():
         sys.exit(f"slurm_kills.py: {reason}")
     handle_termination()
-    print(f"seed {options.seed}", flush=True)
+    print(f"seed {options.seed}, proctrack/{options.proctrack}", flush=True)
     problems = 0
     longest = 0
     with Hosts(4) as hosts:
-        slurm = Slurm(hosts)
+        slurm = Slurm(hosts, proctrack=options.proctrack)
         slurm.start()
         kills = Kills(slurm, random.Random(options.seed))
         print("undisturbed:", ", ".join(f"{part} {seconds:.1f} s" for part, seconds in kills.seconds.items()), flush=True)
