@@ -206,6 +206,14 @@ class Slurm(SlurmTestCase):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertEqual({}, self.hosts.processes("copperd", "copperd-superv", "srun"))
 
+    def test_stop_on_another_node_outside_the_job(self):
+        """As in a shell of ssh."""
+        self.run_until({"stopped"}, f"copper launch --tree {self.tree} && touch {self.slurm.directory}/stopped && sleep 600", 4,
+                       "--exclusive")
+        done = self.hosts.run("cn2", "copper", "stop", **self.slurm.environment)
+        self.assertEqual((0, ""), (done.returncode, done.stderr), done.stdout)
+        self.check_nothing_left()
+
     def use(self):
         names = {f"used-{rank}" for rank in range(8)}
         self.run_until(names, USE.format(directory=self.slurm.directory, tree=self.tree, mount=MOUNT), 4)

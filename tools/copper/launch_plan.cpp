@@ -141,7 +141,9 @@ void plan_mounts(Plan& plan) {
 void plan_way_back(Plan& plan) {
     if (plan.launcher.family != Family::alone && plan.placement.on_this_machine == 0 &&
         plan.nodes() <= hosts_in_records_max) {
-        plan.daemon.run_everywhere = reach_hosts(plan.launcher, plan.placement.hosts, {});
+        auto launcher = plan.launcher;
+        launcher.other_job = plan.daemon.batch_job;  // a shell on that node may be outside the job
+        plan.daemon.run_everywhere = reach_hosts(launcher, plan.placement.hosts, {});
     }
 }
 
