@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <iostream>
+
+#include "base/json_text.hpp"
+#include "daemon/control/sum.hpp"
+#include "tests/unit/node_answer.hpp"
 #include "tools/copper/common.hpp"
+#include "tools/copper/page.hpp"
 
 namespace copper::cli {
 namespace {
@@ -75,6 +81,88 @@ TEST(StatisticsOfSums, NameLostNodes) {
     EXPECT_EQ(lost({"cn5", "cn6", "cnX", "cn8"}), "2 cn7 it does not answer\n3 cn8 it has left: x\n");
     part(2, {0, 1, 3});  // a successor, which calls all others lost
     EXPECT_EQ(lost({}), "3 - it has left: x\n");
+}
+
+// The job's answer to verb::sum. Each of five parts stands for a fifth of the nodes.
+std::string sum_line(std::uint32_t nodes) {
+    std::vector<json> parts;
+    for (std::uint32_t i = 0; i < 5; ++i) {
+        auto sum = sum_of({test::node_answer(i, reported_paths)}, reported_paths);
+        sum["nodes"] = nodes / 5;
+        parts.push_back(std::move(sum));
+    }
+    auto body = sum_of(parts, reported_paths);
+    body["lost"] = json::array();
+    return to_line(ControlReply{.job = "42", .nodes = nodes, .parts = {{.rank = 0, .body = body}}});
+}
+
+// The job's answer to verb::stats.
+std::string each_line(std::uint32_t nodes) {
+    ControlReply reply{.job = "42", .nodes = nodes};
+    for (std::uint32_t rank = 0; rank < nodes; ++rank) {
+        auto body = test::node_answer(rank, 0);
+        body.erase("timeline");
+        reply.parts.push_back({rank, std::move(body)});
+    }
+    return to_line(reply);
+}
+
+struct Kept {
+    json statistics;
+    bool asked_each = false;
+};
+// As `copper stop`.
+Kept kept_of(const std::string& sum, const std::function<Result<std::string>()>& each) {
+    Kept kept;
+    const auto job = statistics_of(*parse_reply(sum), {}, "/m", reported_paths);
+    kept.statistics = statistics_to_keep(job, [&] {
+        kept.asked_each = true;
+        return each().map([](const std::string& line) {
+            return EachNode{.job = "42", .nodes = per_node(*parse_reply(line))};
+        });
+    });
+    return kept;
+}
+
+// Prints what the statistics of nodes_kept_max and of 10,000 nodes weigh and take, for docs/measurements.md.
+TEST(StatisticsToKeep, OfTenThousandNodesAreASum) {
+    const auto sum = sum_line(10000);
+    Kept kept;
+    std::string file;
+    const auto keep = [&](const std::string& what, const std::string& asked,
+                          const std::function<Result<std::string>()>& each) {
+        const double ms = test::milliseconds_of([&] {
+            kept = kept_of(asked, each);
+            file = kept.statistics.dump(2);
+        });
+        std::cout << what << ": " << file.size() << " bytes, " << ms << " ms of processor time\n";
+    };
+    keep("10,000 nodes", sum, [] { return Result<std::string>(failed("asked for")); });
+    EXPECT_FALSE(kept.asked_each);
+    EXPECT_LT(file.size(), 100'000U);
+    EXPECT_EQ(kept.statistics["nodes"], 10000U);
+    EXPECT_EQ(kept.statistics["alive"], 10000U);
+    EXPECT_EQ(kept.statistics["per_node"], json::array());
+    EXPECT_EQ(kept.statistics["per_node_missing"], "the job has more than 1000 nodes");
+    const auto page = report_page(kept.statistics);
+    EXPECT_NE(page.find("10,000 of 10,000"), std::string::npos);
+    EXPECT_NE(page.find("not each node's own: the job has more than 1000 nodes."), std::string::npos);
+
+    const auto largest_sum = sum_line(nodes_kept_max);
+    const auto each = each_line(nodes_kept_max);
+    keep("1,000 nodes", largest_sum, [&] { return Result<std::string>(each); });
+    EXPECT_TRUE(kept.asked_each);
+    EXPECT_EQ(kept.statistics["per_node"].size(), nodes_kept_max);
+    EXPECT_FALSE(kept.statistics.contains("per_node_missing"));
+    EXPECT_EQ(report_page(kept.statistics).find("not each node's own"), std::string::npos);
+}
+
+TEST(StatisticsToKeep, AreTheSumIfNodesDoNotTell) {
+    const auto kept = kept_of(sum_line(5), [] { return Result<std::string>(failed("it is <slow>\n  a")); });
+    EXPECT_TRUE(kept.asked_each);
+    EXPECT_EQ(kept.statistics["alive"], 5U);
+    EXPECT_EQ(kept.statistics["totals"]["fuse"]["requests"], 5 * 1000 + 10);
+    EXPECT_NE(report_page(kept.statistics).find("own: it is &lt;slow&gt;"), std::string::npos);
 }
 
 TEST(InUnits, HasThreeDigits) {

@@ -513,6 +513,10 @@ std::string nodes_section(const json& statistics) {
                         with_commas(count_of(node, "direct_reads")), with_commas(count_of(node, "retries")),
                         in_units(count_of(node, "rss_bytes"))});
     }
+    if (const auto missing = statistics.find("per_node_missing"); missing != statistics.end()) {
+        text += "<p class=\"soft\">These statistics have the nodes' sum, not each node's own: " +
+                html_escaped(missing->get<std::string>()) + ".</p>\n";
+    }
     return text + html_table({{"Host"},
                               {"State", "words"},
                               {"Served after"},

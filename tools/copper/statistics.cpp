@@ -145,6 +145,19 @@ json statistics_json(const EachNode& each, const JobStatistics& job, const json&
     return report;
 }
 
+json statistics_to_keep(const JobStatistics& job, const std::function<Result<EachNode>()>& ask_each) {
+    const auto each =
+        job.nodes <= nodes_kept_max
+            ? ask_each()
+            : Result<EachNode>(failed("the job has more than " + std::to_string(nodes_kept_max) + " nodes"));
+    if (each) {
+        return statistics_json(*each, statistics_of(*each, job.mount, 0), job.sum);
+    }
+    auto kept = statistics_json({.job = job.job, .nodes = job.lost}, job, job.sum);
+    kept["per_node_missing"] = each.error().reason;
+    return kept;
+}
+
 std::uint64_t total(const json& sum, const char* group, const char* name) {
     return sum.value(json::json_pointer(std::string("/") + group + "/" + name), std::uint64_t{0});
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ bool is_lost(const nlohmann::json& node);
 // conspicuous nodes and the paths.
 nlohmann::json statistics_json(const EachNode& each, const JobStatistics& job,
                                const nlohmann::json& sum = {});
+
+// A node's own statistics have over a kilobyte: more of them would come through one node and through the
+// user's home for a file that nobody reads to its end. The sum names the nodes that are worth a look.
+inline constexpr std::size_t nodes_kept_max = 1000;
+// What `copper stop` keeps, for `copper report`: statistics_json() with the sum, and with each node's own
+// statistics up to nodes_kept_max nodes. Otherwise, "per_node" has the lost nodes, and "per_node_missing"
+// says why.
+nlohmann::json statistics_to_keep(const JobStatistics& job,
+                                  const std::function<Result<EachNode>()>& ask_each);
 
 // How many of a group's counter ("fuse", "requests") the nodes counted together.
 std::uint64_t total(const nlohmann::json& sum, const char* group, const char* name);

@@ -237,12 +237,7 @@ std::string last_statistics(const std::string& mount) {
         return {};
     }
     print_summary(*job);
-    const auto each = ask_each_node(mount, 0, statistics_patience);
-    if (!each) {
-        warn_of_lost_statistics(each.error().reason);
-        return {};
-    }
-    const auto json = statistics_json(*each, statistics_of(*each, mount, 0), job->sum);
+    const auto json = statistics_to_keep(*job, [&] { return ask_each_node(mount, 0, statistics_patience); });
     return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
