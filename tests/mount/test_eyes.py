@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from copper import REPOSITORY, Copper, clean_environment, copper_program
+from copper import REPOSITORY, Copper, clean_environment, copper_program, wait_until
 from import_storm import package_tree
 from mounted import MountTestCase
 from statistics_fixture import statistics
@@ -114,6 +114,21 @@ class Eyes(MountTestCase):
         self.assertTrue(any(line.endswith("numpy/version.py") for line in lines), lines)
         self.assertLessEqual(max(map(len, lines)), 80)
         self.assertLessEqual(len(lines), 24)
+
+    def test_top_names_lost_and_degraded_nodes(self):
+        job = self.launch(nodes=3, trees=[self.tree])
+        daemons = job.daemons()
+        os.kill(daemons[2], signal.SIGTERM)  # it leaves
+        wait_until(lambda: len(job.daemons()) == 2, 20, "its end")
+        os.kill(daemons[1], signal.SIGKILL)  # a successor takes over
+        found = []
+
+        def shows_both():
+            found[:] = job.command("top", "--once", "--mount", job.mount).stdout.splitlines()
+            return any(re.search("#2 +lost: it has left: ", line) for line in found) and \
+                any(re.search(r" ms +\d+  degraded$", line) for line in found)
+        wait_until(shows_both, 60, "what is wrong with both nodes")
+        self.assertRegex(found[0], ": 1 of 3 nodes serve, ")
 
     def test_top_needs_a_terminal(self):
         done = self.job.command("top", "--mount", self.job.mount)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include "daemon/control/sum.hpp"
 #include "tools/copper/words.hpp"
@@ -114,35 +115,51 @@ class View {
     }
 
     void add_nodes() {
-        constexpr std::size_t host_width = 24;
         constexpr std::size_t number_width = 13;
-        lines_.push_back(left("LOST, DEGRADED, SLOW NODES", host_width) +
+        lines_.push_back(left("LOST, DEGRADED, SLOW NODES", name_width) +
                          right("99% OF WAITS", number_width) + right("LONGEST WAIT", number_width + 1) +
                          right("DIRECT READS", number_width + 1));
-        const auto end = lines_.size() + std::max<std::size_t>((height_ - lines_.size()) / 2, 2) - 1;
-        for (const auto& node : now_.job.lost) {
-            add_until(end, name_of(node) + "  lost: " + text_of(node, "why"));
-        }
+        const auto begin = lines_.size();
+        const auto end = begin + std::max<std::size_t>((height_ - begin) / 2, 2) - 1;
+        add_lost(end);
         for (const auto& node : now_.job.sum["conspicuous"]) {
-            const auto state = text_of(node, "state");
             const auto in_ms = [&node](const char* key) {
                 return std::to_string((node.value(key, std::uint64_t{0}) + 999) / 1000) + " ms";
             };
-            add_until(end, left(shortened(name_of(node), host_width), host_width + 2) +
-                               right(in_ms("wait_p99_us"), number_width) +
+            add_until(end, left(name_of(node), name_width) + right(in_ms("wait_p99_us"), number_width) +
                                right(in_ms("wait_max_us"), number_width + 1) +
                                right(text_of(node, "direct_reads"), number_width + 1) +
-                               (state == "serving" ? "" : "  " + state));
+                               (serves(node) ? "" : "  " + text_of(node, "state")));
         }
+        // What is below stays where it is when nodes are lost or come back.
+        lines_.resize(std::max(lines_.size(), std::min(end, begin + now_.job.nodes)));
         lines_.emplace_back();
+    }
+    // Leaves room for those that answer and do not serve.
+    void add_lost(std::size_t end) {
+        const auto& others = now_.job.sum["conspicuous"];
+        const auto degraded = static_cast<std::size_t>(std::ranges::count_if(others, std::not_fn(serves)));
+        const auto rows = end - lines_.size();
+        const auto room = rows - std::min(degraded, rows / 2);
+        const auto lost = now_.job.lost.size();
+        const auto named = lost <= room ? lost : room - 1;
+        for (std::size_t i = 0; i < named; ++i) {
+            const auto& node = now_.job.lost[i];
+            lines_.push_back(left(name_of(node), name_width) + "lost: " + text_of(node, "why"));
+        }
+        if (named < lost) {
+            lines_.push_back("and " + std::to_string(lost - named) + " more lost nodes");
+        }
     }
     void add_until(std::size_t end, const std::string& line) {
         if (lines_.size() < end) {
             lines_.push_back(line);
         }
     }
+    static bool serves(const json& node) { return text_of(node, "state") == "serving"; }
     static std::string name_of(const json& node) {
-        return text_of(node, "host") == "-" ? "rank " + text_of(node, "rank") : text_of(node, "host");
+        const auto host = text_of(node, "host");
+        return host == "-" ? "rank " + text_of(node, "rank") : shortened(host, name_width - 2);
     }
 
     void add_paths() {
@@ -154,6 +171,8 @@ class View {
                              shortened(text_of(path, "path"), width_ - 2 * number_width - 2));
         }
     }
+
+    static constexpr std::size_t name_width = 26;
 
     const Sample& now_;
     const std::optional<Sample>& before_;
