@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ from copper import REPOSITORY, Copper, clean_environment, copper_program, wait_u
 from import_storm import package_tree
 from mounted import MountTestCase
 from statistics_fixture import statistics
-from terminal import Terminal
+from terminal import Terminal, Tmux
 
 VOID = ("meta", "path", "rect")
 
@@ -161,6 +162,31 @@ class Eyes(MountTestCase):
                 terminal.wait_for("q quits")
                 os.write(terminal.master, b"q")
                 self.assertEqual((0, True), terminal.end(described.stdout))
+
+    def test_top_in_tmux(self):
+        if not shutil.which("tmux"):
+            self.skipTest("tmux is not installed")
+        with Tmux(self.make_directory(), [copper_program(), "top", "--mount", self.job.mount]) as window:
+            def wait_for(lines, *parts, foot="q quits"):
+                def shows():
+                    shown[:] = window.screen()
+                    return (len(shown) == lines and shown[-1].endswith(foot) and
+                            all(any(part in line for line in shown) for part in parts))
+                shown = []
+                wait_until(shows, 30, f"{parts} on {lines} lines")
+                return shown
+
+            shown = wait_for(30, "HOTTEST PATHS", "numpy/version.py")
+            self.assertRegex(shown[0], "^Copper, job .*: 2 of 2 nodes serve, for ")
+            window.resize(70, 20)
+            self.assertEqual("This terminal has 70 and 20.", wait_for(20, "needs 80 columns")[1])
+            window.resize(140, 45)
+            shown = wait_for(45, "HOTTEST PATHS", "numpy/version.py")
+            window.press("x")
+            wait_until(lambda: window.screen()[0] != shown[0], 30, "the next second")
+            wait_for(45, "HOTTEST PATHS")
+            window.press("q")
+            self.assertEqual("exit code 0", wait_for(45, "exit code", foot="")[0], "the rest is as before")
 
     def test_top_restores_the_terminal_when_it_is_ended(self):
         for number, expected in ((signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGHUP, -signal.SIGHUP)):

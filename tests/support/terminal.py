@@ -4,12 +4,13 @@ import fcntl
 import os
 import pty
 import select
+import shlex
 import struct
 import subprocess
 import termios
 import time
 
-from copper import clean_environment
+from copper import clean_environment, kill_all, processes_of, wait_until
 
 
 class Terminal:
@@ -44,3 +45,42 @@ class Terminal:
         os.close(self.master)
         os.close(self.slave)
         return code, same
+
+
+class Tmux:
+    """A program in a tmux of its own, whose socket is in `directory`. After the program, its exit code is on the screen.
+    A context manager: ends the tmux server."""
+
+    def __init__(self, directory, words, columns=100, lines=30):
+        self.socket = f"{directory}/tmux"
+        # tmux 3.3 loses exit codes.
+        self.words = ["new-session", "-d", "-x", str(columns), "-y", str(lines),
+                      f'{shlex.join(words)}; echo "exit code $?"; exec sleep infinity']
+
+    def __enter__(self):
+        try:
+            self.tmux(*self.words)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.tmux("kill-server")
+            wait_until(lambda: not processes_of(self.socket), 30, "the end of tmux")
+        finally:
+            kill_all(processes_of(self.socket))
+
+    def tmux(self, *words):
+        return subprocess.run(["tmux", "-S", self.socket, "-f", "/dev/null", *words], env=clean_environment(TERM="xterm"),
+                              capture_output=True, text=True, check=True, timeout=60).stdout
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p").splitlines()
+
+    def press(self, keys):
+        self.tmux("send-keys", "-l", keys)
+
+    def resize(self, columns, lines):
+        self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
