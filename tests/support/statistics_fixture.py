@@ -25,7 +25,7 @@ def timeline(nodes, rng):
         requests = int(nodes * 95 * burst * rng.uniform(0.8, 1.2))
         operations = int(210 * math.exp(-((at - 5.5) / 2) ** 2) * rng.uniform(0.7, 1.3))
         bytes_read = int(nodes * 9_000_000 * math.exp(-((at - 14) / 4) ** 2) * rng.uniform(0.8, 1.2))
-        counts = [abs(ready), requests, operations, int(operations * 310_000), bytes_read, 3 if 60 <= step < 63 else 0]
+        counts = [abs(ready), requests, operations, int(operations * 310_000), bytes_read, 3 if 60 <= step < 63 and nodes > 10 else 0]
         if any(counts):
             steps.append([step, *counts])
     left = nodes - sum(step[1] for step in steps)

@@ -35,17 +35,17 @@ h1 { font-size: 1.7rem; margin: 0 0 4px; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 40px 0 4px; }
 p { margin: 4px 0 12px; max-width: 46rem; }
 .soft, figcaption, th { color: var(--soft); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 12px; margin: 20px 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(260px, 1fr)); gap: 12px; margin: 20px 0; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px; }
 .tile b { display: block; font-size: 1.5rem; font-weight: 600; line-height: 1.3; }
 .tile span { color: var(--soft); font-size: .9rem; }
 .bad { color: var(--bad); }
 figure { margin: 0 0 10px; padding: 10px 14px 4px; background: var(--card); border: 1px solid var(--line);
-  border-radius: 8px; }
+  border-radius: 8px; overflow-x: auto; }
 figcaption { font-size: .9rem; }
 .scroll { margin-bottom: 16px; }
 figcaption i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin: 0 5px 0 12px; }
-svg { display: block; width: 100%; height: auto; }
+svg { display: block; width: 100%; min-width: 600px; height: auto; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
 .grid { stroke: var(--line); }
 .programs { fill: var(--programs); stroke: var(--programs); background: var(--programs); }
@@ -59,9 +59,10 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: right; padding: 4px 10px; border-bottom: 1px solid var(--line); white-space: nowrap;
   font-variant-numeric: tabular-nums; font-weight: 400; }
 th.words, td.words { text-align: left; white-space: normal; }
+th.wide { text-align: left; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 td.path { white-space: normal; overflow-wrap: anywhere; font-family: ui-monospace, monospace; font-size: .85rem; }
-td.wide { width: 30%; }
+td.wide { width: 30%; min-width: 7rem; }
 details { margin: 4px 0 12px; }
 summary { cursor: pointer; color: var(--soft); font-size: .9rem; }
 )";
