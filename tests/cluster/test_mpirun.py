@@ -254,6 +254,35 @@ class MpiRun(NodesThatFail, ClusterTestCase):
         finally:
             self.hosts.check("cn3", "umount", f"{self.hosts.directory}/bin")
 
+    def doctor(self, tree):
+        """What it says of a problem on one of the nodes."""
+        self.hosts.write("nodes", "".join(f"{name}\n" for name in self.hosts.names))
+        done = self.hosts.run("cn0", "copper", "doctor", "--nodes-from", f"{self.hosts.directory}/nodes", "--tree", tree)
+        self.assertEqual((1, "copper: 1 problem (see above)\n"), (done.returncode, done.stderr), done.stdout)
+        return done.stdout
+
+    def test_doctor_finds_a_tree_that_one_node_lacks(self):
+        tree = f"{self.hosts.directory}/tree"
+        os.mkdir(tree)
+        os.mkdir(f"{tree}/sw")
+        self.addCleanup(os.rmdir, tree)
+        self.addCleanup(os.rmdir, f"{tree}/sw")
+        self.hosts.check("cn2", "mount", "-t", "tmpfs", "tmpfs", tree)
+        self.addCleanup(self.hosts.check, "cn2", "umount", tree)
+        said = self.doctor(f"{tree}/sw")
+        self.assertIn(f"PROBLEM  launch: --tree: {tree}/sw: No such file or directory (cn2)\n", said)
+        self.assertIn(f"ok       tree: {tree}/sw can be read (cn0,", said)
+
+    def test_doctor_finds_a_full_tmp(self):
+        self.hosts.check("cn3", "sh", "-ec", "mount -t tmpfs -o mode=1777,size=64k tmpfs /tmp; "
+                                             "head -c 64k /dev/zero >/tmp/full")
+        try:
+            said = self.doctor(self.tree)
+        finally:
+            self.hosts.check("cn3", "umount", "/tmp")
+        self.assertRegex(said, r"PROBLEM  tmp: /tmp: no space left \(0 bytes; .*\(cn3\)\n")
+        self.assertRegex(said, r"ok       tmp: there is room in /tmp \((cn[012],?){3}\)\n")
+
     def served(self, *words):
         """The lines of `copper logs` that say that a node serves."""
         return [line for line in self.hosts.check("cn0", "copper", "logs", *words).splitlines() if " serves " in line]

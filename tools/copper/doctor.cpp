@@ -158,14 +158,15 @@ Result<void> examine(const DoctorOptions& options) {
     if (options.local) {
         launch.launcher = "none";
     }
-    Findings findings;
     const auto plan = make_plan(launch);
-    if (!plan) {
-        add(findings, {"launch", Verdict::problem, plan.error().reason, ""}, host_name());
-    } else if (options.local && options.json) {
-        std::cout << answer_of(examine_this_node(*plan)) << "\n";
+    const auto found = plan ? examine_this_node(*plan)
+                            : std::vector<Finding>{{"launch", Verdict::problem, plan.error().reason, ""}};
+    if (options.local && options.json) {
+        std::cout << answer_of(found) << "\n";
         return {};
-    } else {
+    }
+    Findings findings;
+    if (plan) {
         add(findings,
             {"launcher", Verdict::good,
              counted(plan->nodes(), "node") + ", started by " +
@@ -173,9 +174,11 @@ Result<void> examine(const DoctorOptions& options) {
                  name_of(plan->launcher.family) + ")",
              ""},
             host_name());
-        for (const auto& finding : examine_this_node(*plan)) {
-            add(findings, finding, host_name());
-        }
+    }
+    for (const auto& finding : found) {
+        add(findings, finding, host_name());
+    }
+    if (plan) {
         examine_others(*plan, findings);
     }
     const auto problems = std::count_if(findings.begin(), findings.end(), [](const auto& each) {
