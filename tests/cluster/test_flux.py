@@ -119,7 +119,6 @@ class Flux(ClusterTestCase):
         """By flux exec."""
         self.hosts.check("cn0", "copper", "launch", "--tree", self.tree, **self.flux())
         self.assertEqual(("f2gVXkbSKH", 4), (self.stats()["job"], self.stats()["alive"]))
-        ours = [pid for pid, host in self.hosts.processes("copperd", "copperd-superv").items() if host == "cn3"]
-        kill_all(ours)
-        wait_until(lambda: not set(ours) & set(self.hosts.processes("copperd", "copperd-superv")), 20, "their end")
+        kill_all(self.hosts.processes_on("cn3", "copperd", "copperd-superv"))
+        wait_until(lambda: not self.hosts.processes_on("cn3", "copperd", "copperd-superv"), 20, "their end")
         self.hosts.check("cn0", "copper", "stop", **self.flux())

@@ -49,10 +49,10 @@ class SurvivalTestCase(ClusterTestCase):
 
     def outer(self, host, inner):
         """The process's id as this process sees it."""
-        for pid, its_host in self.hosts.processes("copperd", "copperd-superv").items():
+        for pid in self.hosts.processes_on(host, "copperd", "copperd-superv"):
             with open(f"/proc/{pid}/status", encoding="utf-8") as file:
                 names = next(line.split() for line in file if line.startswith("NSpid:"))
-            if its_host == host and names[-1] == str(inner):
+            if names[-1] == str(inner):
                 return pid
         raise self.failureException(f"{host}: no process {inner}")
 
@@ -125,7 +125,7 @@ class MpiRunSurvival(SurvivalTestCase):
         host = next(host for host in self.hosts.names[1:] if host != self.reader())
         with self.witnesses() as witnesses:
             daemon = self.daemon(host)
-            self.kill(next(pid for pid, its in self.hosts.processes(*LAUNCH_DAEMONS).items() if its == host))
+            self.kill(self.hosts.processes_on(host, *LAUNCH_DAEMONS)[0])
             if not is_built_with_mpich():
                 self.until_succeeded(host, daemon)
             self.pass_by(witnesses)
@@ -194,11 +194,8 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
         self.slurm.end_jobs()
         self.check_nothing_left()
 
-    def on_host(self, host, program):
-        return [pid for pid, its in self.hosts.processes(program).items() if its == host]
-
     def kill_on(self, host, program):
-        for pid in self.on_host(host, program):
+        for pid in self.hosts.processes_on(host, program):
             self.kill(pid)
 
     def lose(self, host, program, alone):
@@ -244,7 +241,7 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
         self.launch_in_job()
         others = [name for name in self.hosts.names if name != "cn1"]
         daemons = {host: self.daemon(host) for host in others}
-        [task] = self.on_host("cn1", "copperd-task")
+        [task] = self.hosts.processes_on("cn1", "copperd-task")
         with self.witnesses(others) as witnesses:
             os.kill(task, signal.SIGSTOP)
             try:

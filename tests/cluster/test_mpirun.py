@@ -342,7 +342,7 @@ class MpiRun(NodesThatFail, ClusterTestCase):
                 self.check_nothing_left()
 
     def kill_daemon(self, victim):
-        pid = next(pid for pid, host in self.hosts.processes("copperd").items() if host == victim)
+        pid = self.hosts.processes_on(victim, "copperd")[0]
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: pid not in self.hosts.processes("copperd"), 20, "its end")
 
@@ -379,7 +379,7 @@ class Ssh(NodesThatFail, ClusterTestCase):
 
     def test_clean_up_where_all_processes_were_killed(self):
         self.launch_well()
-        kill_all({pid: host for pid, host in self.hosts.processes("copperd", "copperd-superv").items() if host == "cn2"})
+        kill_all(self.hosts.processes_on("cn2", "copperd", "copperd-superv"))
         self.assertNotEqual(0, self.hosts.run("cn2", "ls", MOUNT).returncode)
         self.stop_well()
 

@@ -236,6 +236,10 @@ class Hosts:
                 found[int(entry)] = host
         return found
 
+    def processes_on(self, host, *programs):
+        """Of one host, as a list of pids."""
+        return [pid for pid, its_host in self.processes(*programs).items() if its_host == host]
+
     def traces(self):
         """Everything that programs may leave on a host, in words: processes, mounts, files, open ports."""
         found = set()

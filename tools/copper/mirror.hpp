@@ -30,8 +30,8 @@ CLI::Option* add_mount_option(CLI::App& command, std::string& mount);
 void add_mirror_options(CLI::App& command, MirrorOptions& options);
 void add_environment_options(CLI::App& command, MirrorOptions& options);
 
-// The running daemon on this node that the options name. Elsewhere, the failure names `command`.
 inline const Needy run_command{.name = "run", .arguments = "-- ...", .on_every_node = true};
+// The running daemon on this node that the options name. Elsewhere, the failure names `command`.
 Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command = run_command);
 
 // The variables that send a program through the mirror, and the mirror itself. They come from the daemon's
