@@ -36,8 +36,8 @@ class JobKey {
 // From now on, checksum_of() in this process depends on the key. Without a key, it does not. REQUIRES: no
 // other thread runs yet, and no checksum made earlier is still in use.
 //
-// This is Copper's only global state. It is constant once the daemon has threads, because all code that
-// reads, codes, sends or checks bytes must compute the same checksum.
+// This is the only global state that changes what bytes mean. It is constant once the daemon has threads,
+// because all code that reads, codes, sends or checks bytes must compute the same checksum.
 void key_checksums(const std::optional<JobKey>& key);
 
 }  // namespace copper

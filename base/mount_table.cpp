@@ -139,7 +139,7 @@ MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lo
     for (const auto directory : kernel_directories) {
         points_.try_emplace(std::string(directory));
     }
-    for (const auto& [point, nodes] : points_) {
+    for (const auto& [point, layers] : points_) {
         const auto found = obstacle(point);
         if (found && found->point == point && point != "/") {
             obstacles_[std::string(parent_path(point))].emplace_back(base_name(point), found->kind);
@@ -158,11 +158,11 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
         auto kind = is_kernel_directory(prefix) ? Walk::kernel_filesystem : Walk::allowed;
         // Several mounts can be stacked on one point, each on the one below. So this takes at most as many
         // steps as there are mounts.
-        const auto& nodes = point->second;
-        for (std::size_t step = 0; step < nodes.size(); ++step) {
-            const auto above = std::find_if(nodes.begin(), nodes.end(),
-                                            [mount](const Node& node) { return node.parent == mount; });
-            if (above == nodes.end()) {
+        const auto& layers = point->second;
+        for (std::size_t step = 0; step < layers.size(); ++step) {
+            const auto above = std::find_if(layers.begin(), layers.end(),
+                                            [mount](const Layer& layer) { return layer.parent == mount; });
+            if (above == layers.end()) {
                 break;
             }
             mount = above->id;

@@ -63,11 +63,12 @@ class MountMap {
     bool has_lost_in(std::string_view directory) const;
 
   private:
-    struct Node {
+    // One of the mounts that are stacked on a point.
+    struct Layer {
         std::int64_t id;
         std::int64_t parent;
         Walk kind;
-        bool operator==(const Node&) const = default;
+        bool operator==(const Layer&) const = default;
     };
     struct Hash : std::hash<std::string_view> {
         using is_transparent = void;
@@ -75,7 +76,7 @@ class MountMap {
     template <typename T>
     using ByPath = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
 
-    ByPath<std::vector<Node>> points_;
+    ByPath<std::vector<Layer>> points_;
     ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory that contains them
     std::vector<std::string> lost_;
 };

@@ -1,4 +1,4 @@
-// An owned file descriptor, and the only place that handles EINTR.
+// An owned file descriptor, and calls that a signal interrupts.
 #pragma once
 
 #include <unistd.h>

@@ -109,7 +109,7 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
     }
 }
 
-// Unless another object has taken its place.
+// Removes `kept` from its shard, unless a newer object replaced it.
 void Cache::forget(const KeptPtr& kept) {
     auto shard = shard_of(kept->key).lock();
     const auto slot = shard->find(kept->key);

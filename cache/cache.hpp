@@ -9,13 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/guarded.hpp"
 #include "cache/eviction.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
-
-using Clock = std::function<TimePoint()>;
 
 // Why an object is fetched. Readers go through what programs wait for first.
 enum class FetchFor : std::uint8_t {

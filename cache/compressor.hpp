@@ -28,7 +28,7 @@ enum class Compression {
 // Thread-safe.
 class CodingChoice {
   public:
-    // A trial: bytes that were coded and decoded again. coded_bytes == 0: they do not shrink.
+    // A trial: bytes that were coded and decoded again. No `coded_bytes`: they do not shrink.
     struct Sample {
         std::size_t plain_bytes = 0;
         std::optional<std::size_t> coded_bytes;

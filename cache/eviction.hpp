@@ -12,12 +12,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/guarded.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
-
-using TimePoint = std::chrono::steady_clock::time_point;
 
 class Kept;
 using KeptPtr = std::shared_ptr<Kept>;

@@ -13,7 +13,7 @@ constexpr int attempts_max = 2;
 void find_in(Cache& cache, const std::string& path, const std::string& name, const ObjectPtr& object,
              int attempts, Waiter waiter) {
     if (const std::error_code error = object->error()) {
-        waiter(error == std::errc::permission_denied ? NameFound(Untold()) : NameFound(error));
+        waiter(error == std::errc::permission_denied ? NameFound(NamesUnavailable()) : NameFound(error));
         return;
     }
     const auto number = object->directory()->piece_of(name);
@@ -27,7 +27,7 @@ void find_in(Cache& cache, const std::string& path, const std::string& name, con
                   if (piece.names == nullptr) {
                       const bool goes_on = piece.holder->directory() != nullptr && attempts > 0;
                       goes_on ? find_in(cache, path, name, piece.holder, attempts - 1, waiter)
-                              : waiter(Untold());
+                              : waiter(NamesUnavailable());
                   } else if (const auto at = piece.names->find(name)) {
                       waiter(Present{object, std::uint64_t{number} * piece_entries + *at});
                   } else {

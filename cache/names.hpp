@@ -11,10 +11,9 @@
 
 namespace copper {
 
-// A piece of a directory's names: those of `*names`, which live as long as `holder`. If there are none,
-// `holder` is an error; or, if nobody has the names of this version any more, the directory's own object as
-// it is now, which the cache answers with from then on. Whoever is in the middle of the old names must not go
-// on with the new ones.
+// A piece of a directory's names; `*names` lives as long as `holder`. If this version's names are gone,
+// `names` is null, `holder` is the directory as it is now, and the cache keeps that. A caller in the middle
+// of the old names must start again. On failure, `names` is null and `holder` is an error.
 struct Piece {
     ObjectPtr holder;
     const Listing* names = nullptr;
@@ -33,13 +32,13 @@ struct Present {
 struct Absent {
     ObjectPtr directory;
 };
-// The names are not to be had (the directory may be searched but not read, for instance): the entry itself is
-// to be asked for.
-struct Untold {};
+// The names are not available (for example, the directory may be searched but not read). Ask for the entry
+// itself.
+struct NamesUnavailable {};
 // The batch (ObjectKind::batch or xattr_batch) that a name of the directory lies in.
 ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present& place);
 
-using NameFound = std::variant<Present, Absent, Untold, std::error_code>;
+using NameFound = std::variant<Present, Absent, NamesUnavailable, std::error_code>;
 
 // Calls `waiter` once, as Cache::get does. `cache` must outlive this.
 void find_name(Cache& cache, const std::string& directory, const std::string& name,

@@ -18,7 +18,7 @@ namespace copper {
 //
 // The kernel asks for those of one file when it starts a program, and `ls -l` for those of all files of a
 // directory. So a name is asked for alone, or in a batch where BatchEvidence says so. Outside the trees, and
-// where the names of a directory are not to be had, each path is asked for alone.
+// where the names of a directory are not available, each path is asked for alone.
 class XattrResolver {
   public:
     using Resolution = tl::expected<Xattrs, std::error_code>;

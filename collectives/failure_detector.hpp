@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "cache/cache.hpp"
+#include "base/clock.hpp"
 #include "fabric/rank.hpp"
 
 namespace copper {

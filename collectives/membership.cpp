@@ -187,15 +187,21 @@ std::optional<Rank> Membership::next_reader(std::string_view file_tree, std::spa
         order.emplace_back(weight(office, what), office);
     }
     std::sort(order.rbegin(), order.rend());
+    std::optional<Rank> resigned;
     for (const auto& [of_office, office] : order) {
         for (std::uint32_t rank = offices_[office].seat; rank < offices_[office].end; ++rank) {
-            const bool has_tried = std::find(tried.begin(), tried.end(), Rank{rank}) != tried.end();
-            if (members_[rank].state == NodeState::serving && !has_tried) {
+            if (std::find(tried.begin(), tried.end(), Rank{rank}) != tried.end()) {
+                continue;
+            }
+            if (members_[rank].state == NodeState::serving) {
                 return Rank{rank};
+            }
+            if (members_[rank].state == NodeState::resigned && !resigned) {
+                resigned = Rank{rank};
             }
         }
     }
-    return std::nullopt;
+    return resigned;
 }
 
 TreeShape Membership::shape(std::uint32_t tree) const {

@@ -80,7 +80,8 @@ class Membership {
     // 1998) spreads file trees over the offices that have a holder, so a loss moves only the file trees of
     // the lost reader. `turn`: a stream of objects takes the trees in turn.
     Route route(std::string_view file_tree, std::size_t turn = 0) const;
-    // The reader to try if those in `tried` cannot read. Nothing if no other node is left.
+    // The reader to try if those in `tried` cannot read. One that has resigned is better than none. Nothing
+    // if no other node is left.
     std::optional<Rank> next_reader(std::string_view file_tree, std::span<const Rank> tried) const;
 
     // The next node on the way up: the nearest live one above this node in the tree; above the root, the

@@ -46,6 +46,12 @@ ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
                                          : make_object(Listing({}, Listing::Detail::attributes));
 }
 
+// Nobody has confirmed what this node found, and other nodes may find something better.
+ObjectPtr for_a_while(const ObjectPtr& object) {
+    return make_object(object->content,
+                       std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
+}
+
 template <typename Options>
 Options with_deadline(Options options, std::chrono::milliseconds deadline) {
     options.deadline = deadline;
@@ -92,7 +98,16 @@ std::optional<Rank> Mover::next_hop(const ObjectKey& key, const Wait& wait) cons
     for (const Finding& finding : wait.findings) {
         tried.push_back(finding.reader);
     }
-    return membership_.next_reader(file_tree_of(key), tried);
+    const auto next =
+        tried.size() < findings_max ? membership_.next_reader(file_tree_of(key), tried) : std::nullopt;
+    if (next) {
+        return next;
+    }
+    const auto slow = std::ranges::find_if(wait.findings, [this](const Finding& finding) {
+        return finding.error == ETIMEDOUT && finding.reader != membership_.self() &&
+               membership_.is_alive(finding.reader);
+    });
+    return slow != wait.findings.end() ? std::optional(slow->reader) : std::nullopt;  // it still reads
 }
 
 // The node to ask after waiting for the parent in vain.
@@ -163,7 +178,11 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
     Wait& wait = *waiting_.find(key);
     counters_.interests_merged += joined == Waiting::Joined::later ? 1 : 0;
     if (reading_.has(key)) {
-        if (interest.attempt > 0) {
+        if (is_passed_on) {  // by a node that waits for the end of this slow read
+            wait.findings = interest.findings;
+            waiting_.read_here(key);
+        }
+        if (interest.attempt > 0 || is_passed_on) {
             tell_working({&from, 1}, key);
         }
     } else if (is_passed_on) {
@@ -177,11 +196,11 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
 
 void Mover::fetch(const ObjectKey& key, Wait& wait) {
     if (!is_cooperative(key)) {
-        read(key, wait, Reading::Purpose::itself);
+        read(key, wait, Reading::Purpose::unshared);
     } else if (const auto next = next_hop(key, wait)) {
         ask(other_way(key, wait).value_or(*next), key, wait);
     } else if (const Finding* finding = own_finding(wait); finding != nullptr && !reading_.has(key)) {
-        publish(key, object_of(*finding, key.kind));
+        publish(key, for_a_while(object_of(*finding, key.kind)));
     } else {
         read(key, wait, Reading::Purpose::in_office);
     }
@@ -224,7 +243,7 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
         fetch(key, *wait);
     } else if (wait->is_local) {
         ++counters_.unshared_reads;
-        read(key, *wait, Reading::Purpose::itself);
+        read(key, *wait, Reading::Purpose::unshared);
     } else {
         effects_.send(waiting_.settle(key), decline);
     }
@@ -240,9 +259,9 @@ void Mover::read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
     waiting_.read_here(key);
     if (!reading_.has(key)) {
         reading_.begin(key, purpose, spent + std::chrono::milliseconds(1), now_);
-        effects_.read(key, purpose != Reading::Purpose::in_office ? Effects::ReadFor::itself
-                           : wait.why == FetchFor::demand         ? Effects::ReadFor::others
-                                                                  : Effects::ReadFor::ahead);
+        effects_.read(key, purpose != Reading::Purpose::in_office ? Effects::ReadFor::this_node
+                           : wait.why == FetchFor::demand         ? Effects::ReadFor::the_job
+                                                                  : Effects::ReadFor::the_job_ahead);
     }
 }
 
@@ -329,10 +348,11 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint n
         return;
     }
     const std::vector<Rank> askers = waiting_.settle(key);
-    if (!doubt_of(*object)) {
+    const bool is_doubtful = doubt_of(*object).has_value();
+    if (!is_doubtful) {
         spreading_.answer(key, object, askers);
     }
-    effects_.deliver(key, object);
+    effects_.deliver(key, is_doubtful && purpose == Reading::Purpose::direct ? for_a_while(object) : object);
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {
@@ -341,8 +361,10 @@ void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& 
         doubt && std::any_of(wait.findings.begin(), wait.findings.end(), [&](const Finding& finding) {
             return finding.error == *doubt && finding.reader != membership_.self();
         });
-    if (!doubt || is_agreed || !pass_on(key, wait, *doubt)) {
+    if (!doubt || is_agreed) {
         publish(key, object);
+    } else if (!pass_on(key, wait, *doubt)) {
+        publish(key, membership_.size() > 1 ? for_a_while(object) : object);
     }
 }
 
@@ -352,9 +374,6 @@ bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
     if (own != wait.findings.end()) {
         own->error = error;  // the read was slow and has now failed; another node is already reading
         return wait.asked().has_value();
-    }
-    if (wait.findings.size() >= findings_max) {
-        return false;
     }
     wait.findings.push_back({.reader = membership_.self(), .error = error});
     const auto next = next_hop(key, wait);

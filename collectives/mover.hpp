@@ -24,6 +24,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
 #include "collectives/membership.hpp"
@@ -58,9 +59,9 @@ class Mover {
         virtual ObjectPtr find(const ObjectKey& key) = 0;
         // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
-        // Starts a read of the backing filesystem. read_done() ends it. A read for others may be delayed
-        // until less data is on its way to them, and one ahead of demand until demand leaves room for it.
-        enum class ReadFor : std::uint8_t { others, itself, ahead };
+        // Starts a read of the backing filesystem. read_done() ends it. A read for the job may be delayed
+        // until less data is on its way to others, and one ahead of demand until demand leaves room for it.
+        enum class ReadFor : std::uint8_t { this_node, the_job, the_job_ahead };
         virtual void read(const ObjectKey& key, ReadFor whom) = 0;
     };
 

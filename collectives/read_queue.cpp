@@ -5,17 +5,17 @@
 namespace copper {
 
 bool ReadQueue::may_begin(ReadFor whom, std::uint64_t backlog_bytes) {
-    if (whom == ReadFor::itself) {
+    if (whom == ReadFor::this_node) {
         return true;
     }
-    const std::uint64_t ahead = of(ReadFor::ahead).in_flight;
-    const std::uint64_t bytes = (of(ReadFor::others).in_flight + ahead) * extent_bytes;
-    return (whom == ReadFor::others || ahead < options_.ahead_max) &&
+    const std::uint64_t ahead = of(ReadFor::the_job_ahead).in_flight;
+    const std::uint64_t bytes = (of(ReadFor::the_job).in_flight + ahead) * extent_bytes;
+    return (whom == ReadFor::the_job || ahead < options_.ahead_max) &&
            bytes + backlog_bytes < options_.bytes_for_others_max;
 }
 
 void ReadQueue::begin_reads(std::uint64_t backlog_bytes, const Begin& begin) {
-    for (const ReadFor whom : {ReadFor::itself, ReadFor::others, ReadFor::ahead}) {
+    for (const ReadFor whom : {ReadFor::this_node, ReadFor::the_job, ReadFor::the_job_ahead}) {
         Reads& reads = of(whom);
         while (!reads.waiting.empty() && may_begin(whom, backlog_bytes) &&
                begin(reads.waiting.front(), whom)) {

@@ -1,5 +1,6 @@
-// The reads that the Mover has asked for, and which of them begin now: those that programs of this node wait
-// for first, then those for other nodes, then those ahead of demand.
+// The reads that the Mover has asked for, and which of them begin now: those for this node alone first (files
+// outside the trees, unshared files, direct reads), then those that the job waits for, then those that it
+// will use.
 //
 // Sans-I/O: the progress loop and the simulator run it.
 #pragma once

@@ -11,7 +11,8 @@
 #include <optional>
 #include <set>
 
-#include "cache/cache.hpp"
+#include "base/clock.hpp"
+#include "cache/object.hpp"
 #include "collectives/timers.hpp"
 
 namespace copper {
@@ -20,7 +21,7 @@ class Reading {
   public:
     enum class Purpose : std::uint8_t {
         in_office,  // for the job: the object is published
-        itself,     // each node reads such objects itself
+        unshared,   // only this node wants it, or each node reads such objects itself
         direct,     // the object did not arrive in time
     };
     struct Options {

@@ -14,7 +14,7 @@ std::chrono::milliseconds share_for_below(std::chrono::milliseconds patience) {
     return patience * 4 / 5;
 }
 
-// The same, for the addressee alone.
+// The same call, for one node, which must not pass it on.
 Call direct(Call call) {
     call.patience = std::chrono::milliseconds(0);
     return call;
@@ -161,7 +161,7 @@ std::set<Rank> RollCall::awaited() const {
     return ranks;
 }
 
-// Of all parts, if the call's verb wants no more.
+// One part for all of `parts`, if the verb wants only a sum.
 std::optional<Answer::Part> RollCall::join(const Call& call, const std::vector<Answer::Part>& parts) {
     auto text = effects_.joined(call.verb, call.argument, parts);
     if (!text) {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/cache.hpp"
+#include "base/clock.hpp"
 #include "collectives/membership.hpp"
 #include "wire/message.hpp"
 

@@ -1,4 +1,4 @@
-// To whom objects go: to those who ask, or to everyone; and what of that is already on its way.
+// Sends objects to the nodes that ask, or to all nodes, and remembers what is still on its way.
 //
 // Sans-I/O, and belongs to the Mover.
 //

@@ -7,7 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "cache/cache.hpp"
+#include "base/clock.hpp"
+#include "cache/object.hpp"
 
 namespace copper {
 

@@ -4,8 +4,8 @@
 // another one or reads the object itself.
 //
 // A node that hears nothing from the node it asked tries another way after a third of the deadline, and again
-// after two thirds. Shortly before the deadline, it reads the object directly. Working (message.hpp) puts the
-// deadline off, up to `deadlines_max` times.
+// after two thirds. Shortly before the deadline, it reads the object directly. Each Working
+// (message.hpp) starts the deadline again, but not beyond `deadlines_max` deadlines after the wait began.
 #pragma once
 
 #include <chrono>
@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "cache/cache.hpp"
 #include "collectives/timers.hpp"
 #include "wire/message.hpp"
@@ -61,7 +62,8 @@ class Waiting {
     struct Options {
         std::chrono::milliseconds deadline{10000};
         int deadlines_max = 12;
-        std::size_t entries_max = 65536;  // objects that only other nodes want
+        // When it is full, only objects that programs of this node want are added.
+        std::size_t entries_max = 65536;
     };
     explicit Waiting(Options options) : options_(options) {}
 

@@ -14,6 +14,7 @@
 
 #include <tl/expected.hpp>
 
+#include "base/clock.hpp"
 #include "base/guarded.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/control/control.hpp"
@@ -46,7 +47,6 @@ class ControlServer {
     ControlServer& operator=(const ControlServer&) = delete;
 
   private:
-    using TimePoint = std::chrono::steady_clock::time_point;
     enum class Stage { requesting, waiting, replying };
     struct Client {
         UniqueFd fd;

@@ -3,8 +3,8 @@
 
 #include <chrono>
 
+#include "base/clock.hpp"
 #include "base/unique_fd.hpp"
-#include "cache/cache.hpp"
 
 namespace copper {
 

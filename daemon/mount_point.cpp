@@ -22,10 +22,6 @@ using Obstacle = std::optional<std::string>;
 
 constexpr mode_t for_owner_only = 0700;
 
-std::string clear_command(const std::string& mount) {
-    return "`copper stop --local --mount " + mount + "`";
-}
-
 // No stat: it would ask the daemon that serves this mount, and a stuck daemon would block this one, too.
 Obstacle served_already(const std::string& mount, const std::string& batch_job) {
     if (const auto record = find_live_instance(::geteuid(), mount)) {
@@ -37,10 +33,10 @@ Obstacle served_already(const std::string& mount, const std::string& batch_job) 
     if (read_instance(instance_directory(::geteuid(), mount))) {
         return mount +
                ": the dead mount of a Copper that was killed (\"Transport endpoint is not connected\"); " +
-               clear_command(mount) + " clears it";
+               stop_command(mount, StopSpan::this_node) + " clears it";
     }
     return mount + ": a Copper mount already, of another user or without its daemon; " +
-           clear_command(mount) + " clears it if it is dead";
+           stop_command(mount, StopSpan::this_node) + " clears it if it is dead";
 }
 
 Obstacle surroundings(const std::string& mount) {
@@ -65,7 +61,7 @@ tl::expected<Found, std::string> look_at(const std::string& path) {
         }
         if (errno == ENOTCONN) {
             return tl::make_unexpected(path + ": a dead mount (\"Transport endpoint is not connected\"); " +
-                                       clear_command(path) + " clears it");
+                                       stop_command(path, StopSpan::this_node) + " clears it");
         }
         return tl::make_unexpected(path + ": " + error_text());
     }

@@ -626,6 +626,15 @@ const char* Node::state() {
     return succession_ || loop_.is_degraded() ? "degraded" : "serving";
 }
 
+std::string Node::why() {
+    if (succession_) {
+        return "reads alone: " + succession_->why;
+    }
+    return start_error_.empty() && loop_.is_degraded()
+               ? "objects came too late, so it has read the filesystem itself within the last minute"
+               : start_error_;
+}
+
 json Node::answer_status() {
     const auto& readers = loop_.membership().readers();
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
@@ -640,7 +649,7 @@ json Node::answer_status() {
             {"reads", session_ != nullptr && session_->passes_through() ? "passthrough" : "daemon"},
             {"trees", trees_.roots()},
             {"error", start_error_},
-            {"why", succession_ ? succession_->why : start_error_},
+            {"why", why()},
             {"departed", departed()}};
 }
 
@@ -683,7 +692,7 @@ json Node::answer_sum(const std::string& paths_max) {
     json node = answer_stats("");
     node["rank"] = place_.rank;
     node["state"] = state();
-    node["why"] = succession_ ? succession_->why : start_error_;
+    node["why"] = why();
     node["trees"] = trees_.roots();
     node["departed"] = departed();
     node["ready_ms"] = static_cast<std::uint64_t>(to_ms);

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <tl/expected.hpp>
 
+#include "base/clock.hpp"
 #include "base/trees.hpp"
 #include "cache/backing/posix_backing.hpp"
 #include "cache/cache.hpp"
@@ -94,6 +95,7 @@ class Node {
     nlohmann::json answer_departed(const std::string& rank_and_why);
     nlohmann::json answer_leave(const std::string& how);
     const char* state();
+    std::string why();  // the node does not serve as it should; empty: it does
 
     void handle_request(const ControlRequest& request, const ControlServer::Reply& reply);
     ControlReply answer_prefetch(const std::string& path);

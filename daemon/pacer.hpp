@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "cache/cache.hpp"
+#include "base/clock.hpp"
 
 namespace copper {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
 #include "daemon/progress_loop.hpp"
@@ -75,7 +75,7 @@ class ProfileKeeper {
     std::size_t uses_recorded_ = 0;  // of this node
     std::future<void> written_;
     std::atomic<int> to_do_ = 0;  // of thread_
-    ReaderPool thread_{{.threads = 1}};
+    ThreadPool thread_{{.threads = 1}};
 };
 
 }  // namespace copper

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/error_text.hpp"
 #include "collectives/timers.hpp"
 #include "wire/verify.hpp"
 #include "wire/wire.hpp"
@@ -296,7 +297,7 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
         if (!warned_of_large_object_.exchange(true)) {
             spdlog::warn(
                 "{} takes {} bytes, too many for an object; requests for such objects fail with \"{}\"",
-                to_string(key), object->bytes(), std::generic_category().message(E2BIG));
+                to_string(key), object->bytes(), error_text(E2BIG));
         }
         return make_error(E2BIG);
     }

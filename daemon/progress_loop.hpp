@@ -13,8 +13,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/guarded.hpp"
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 #include "base/trees.hpp"
 #include "cache/backing_store.hpp"
 #include "cache/cache.hpp"
@@ -43,7 +44,7 @@ class ProgressLoop final : private Protocol::Effects {
         Mover::Options mover;
         FailureDetector::Options failure_detector;
         // They wait for the filesystem most of the time, so there are many more than cores.
-        ReaderPool::Options pool{.threads = 32};
+        ThreadPool::Options pool{.threads = 32};
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;
@@ -173,7 +174,7 @@ class ProgressLoop final : private Protocol::Effects {
     std::condition_variable wake_;
 
     Compressor compressor_;
-    ReaderPool pool_;  // last: its jobs end before the members they use
+    ThreadPool pool_;  // last: its jobs end before the members they use
 };
 
 }  // namespace copper

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "base/clock.hpp"
 #include "daemon/progress_loop.hpp"
 
 namespace copper {

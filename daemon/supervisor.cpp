@@ -211,7 +211,7 @@ class Supervisor {
     }
 
   private:
-    // Of the daemon.
+    // Returns when the daemon has ended.
     void wait_for_end() {
         bool is_silent = false;
         while (true) {

@@ -1,7 +1,6 @@
 // Puts the messages of each node into the order in which they were sent. Without MPI.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,21 +9,21 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "fabric/envelope.hpp"
 
 namespace copper {
 
-// A message carries the end of its number on its link as its tag.
+// The MPI tag of a message is its number on the link modulo this.
 inline constexpr std::uint64_t message_tags = 32768;  // MPI allows no fewer
 
 // MPI matches messages in order, but they can complete in any order. A message that overtook an earlier one
 // waits here for it.
 class MessageOrder {
   public:
-    using TimePoint = std::chrono::steady_clock::time_point;
     using Message = std::span<const std::byte>;
     using Take = std::function<void(Message)>;
-    // A sender has only a few messages in flight (MpiFabric::Options::sends_in_flight_per_peer_max).
+    // A sender has only a few messages in flight (MpiFabric::Options::bulk_sends_in_flight_per_peer_max).
     static constexpr std::uint64_t early_messages_max = 256;
 
     // `sealer` must outlive this.

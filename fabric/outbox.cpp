@@ -5,7 +5,7 @@
 namespace copper {
 namespace {
 
-// Of a frame in a message among others.
+// What a frame adds to a message.
 std::size_t bytes_in_message(const Frame& frame) {
     return frame_overhead_bytes + frame.header.size + (frame.lane == Lane::eager ? frame.body.size : 0);
 }

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/error_text.hpp"
+
 namespace copper {
 namespace {
 
@@ -135,7 +137,7 @@ std::optional<std::string> Connection::adopt(const UniqueFd& device, const std::
     is_mounted_ = true;
     tell_init();
     if (::dup3(device.get(), served, O_CLOEXEC) < 0) {
-        return "cannot go on with " + mount_point_ + ": " + std::generic_category().message(errno);
+        return "cannot go on with " + mount_point_ + ": " + error_text();
     }
     return std::nullopt;
 }

@@ -22,11 +22,11 @@ class EntryBuffer {
         return encode(nullptr, 0, name, nullptr, 0) <= left();
     }
 
-    // Node 0 means name and type without attributes; the kernel then looks up the names it needs. `next`: the
-    // offset at which the kernel goes on. REQUIRES: has_room_for(name).
-    void add(const std::string& name, NodeId node, const struct stat& st, std::uint64_t next) {
+    // Inode 0 means name and type without attributes; the kernel then looks up the names it needs. `next`:
+    // the offset at which the kernel goes on. REQUIRES: has_room_for(name).
+    void add(const std::string& name, InodeId inode, const struct stat& st, std::uint64_t next) {
         fuse_entry_param entry{};
-        entry.ino = node;
+        entry.ino = inode;
         entry.attr = st;
         entry.attr_timeout = kernel_keeps_seconds;
         entry.entry_timeout = kernel_keeps_seconds;
@@ -73,9 +73,9 @@ std::uint64_t position_of(std::uint64_t offset) {
 // How many pieces to fetch ahead of a program that lists a huge directory.
 constexpr std::uint32_t pieces_ahead = 2;
 
-struct stat type_and_number(std::uint64_t inode, std::uint32_t mode) {
+struct stat type_and_number(std::uint64_t number, std::uint32_t mode) {
     struct stat st {};
-    st.st_ino = inode;
+    st.st_ino = number;
     st.st_mode = mode;
     return st;
 }
@@ -120,7 +120,7 @@ class Operations::KnownAttributes {
 // `names` are those of the directory from the `first` one on.
 void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& request,
                               const ObjectPtr& directory, const Listing& names, std::uint64_t first) {
-    const auto& [node, range, path, attempts] = request;
+    const auto& [inode, range, path, attempts] = request;
     EntryBuffer buffer(range.bytes_max, range.entries);
     const std::uint64_t tag = tag_of(*directory->directory());
     std::uint64_t at = position_of(range.offset);
@@ -129,12 +129,12 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
         if (!buffer.has_room_for(name)) {
             break;
         }
-        const auto place = inodes_.place(node);
-        const NodeId meant = at == 0 || !place ? node : place->parent;
+        const auto place = inodes_.place(inode);
+        const InodeId meant = at == 0 || !place ? inode : place->parent;
         buffer.add(name, 0, type_and_number(inodes_.inode_number(meant), S_IFDIR), at + 1);
     }
     // Count lookups only for entries that fit: the kernel forgets only those that it received.
-    std::vector<NodeId> counted;
+    std::vector<InodeId> counted;
     KnownAttributes known(cache_, request, directory);
     for (; at >= dot_entries && at - dot_entries < first + names.size(); ++at) {
         const std::uint64_t position = at - dot_entries;
@@ -145,11 +145,11 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
         }
         std::optional<InodeTable::Told> told;
         if (const auto whole = known.find(position, name)) {
-            told = inodes_.look_up(node, name, attributes_told(*whole));
+            told = inodes_.look_up(inode, name, attributes_told(*whole));
         }
         if (told) {
-            counted.push_back(told->node);
-            buffer.add(name, told->node, to_stat(told->attributes), tag | (at + 1));
+            counted.push_back(told->inode);
+            buffer.add(name, told->inode, to_stat(told->attributes), tag | (at + 1));
         } else {
             buffer.add(name, 0, type_and_number(entry.attributes.inode, entry.attributes.mode),
                        tag | (at + 1));
@@ -157,12 +157,12 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
     }
     const iovec piece = buffer.piece();
     if (reply->bytes({&piece, 1}) == Sent::no) {
-        for (const NodeId child : counted) {
+        for (const InodeId child : counted) {
             inodes_.forget(child, 1);
         }
     }
     if (directory->lifetime) {
-        notices_.content(node);
+        notices_.content(inode);
     }
 }
 
@@ -179,7 +179,7 @@ void Operations::answer_directory(const ReplyPtr& reply, const DirectoryRequest&
     const std::uint64_t passed = request.entries_passed();
     const std::uint64_t tag = request.range.offset - position_of(request.range.offset);
     if (passed > 0 && tag != tag_of(*directory)) {
-        reply->error(ESTALE);  // it counts names that are not to be had any more
+        reply->error(ESTALE);  // it counts names that are no longer available
     } else if (passed >= directory->entries) {
         answer_names(reply, request, object, Listing(), passed);
     } else {
@@ -233,9 +233,9 @@ void Operations::tell_names(const ReplyPtr& reply, const DirectoryRequest& reque
         }));
 }
 
-void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
+void Operations::readdir(ReplyPtr reply, InodeId inode, DirectoryRange range) {
     ++counters_.readdir;
-    const auto path = inodes_.path(node);
+    const auto path = inodes_.path(inode);
     if (!path) {
         reply->error(ESTALE);
         return;
@@ -245,7 +245,7 @@ void Operations::readdir(ReplyPtr reply, NodeId node, DirectoryRange range) {
     cache_.get(
         {.kind = ObjectKind::directory, .path = *path},
         answering(std::move(reply),
-                  [this, begins, request = DirectoryRequest{.node = node, .range = range, .path = *path}](
+                  [this, begins, request = DirectoryRequest{.inode = inode, .range = range, .path = *path}](
                       const ReplyPtr& answer, const ObjectPtr& object) {
                       if (begins) {
                           walk_.listed(request.path, object);

@@ -55,11 +55,11 @@ void init(void* user_data, fuse_conn_info* connection) {
 // with FOPEN_KEEP_CACHE (fs/fuse/file.c: fuse_file_open; since Linux 3.16). ENOSYS to opendir has the same
 // effect with FOPEN_CACHE_DIR (since 5.1). A kernel without this feature would pass ENOSYS on to the program,
 // so it gets a normal reply. With passthrough, each open needs its own answer.
-void open(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
+void open(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     ++operations(request).counters().open;
     const auto reply = reply_to(request);
     if (operations(request).passes_through()) {
-        operations(request).open(reply, node);
+        operations(request).open(reply, inode);
     } else if ((served(request).capable & FUSE_CAP_NO_OPEN_SUPPORT) != 0) {
         reply->error(ENOSYS);
     } else {
@@ -67,9 +67,9 @@ void open(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
     }
 }
 
-void release(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
+void release(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
     if (operations(request).passes_through()) {
-        operations(request).release(node);
+        operations(request).release(inode);
     }
     fuse_reply_err(request, 0);
 }
@@ -87,8 +87,8 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
     operations(request).lookup(reply_to(request), parent, name);
 }
 
-void forget(fuse_req_t request, fuse_ino_t node, std::uint64_t lookups) {
-    operations(request).forget(node, lookups);
+void forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) {
+    operations(request).forget(inode, lookups);
     fuse_reply_none(request);
 }
 
@@ -99,44 +99,44 @@ void forget_multi(fuse_req_t request, std::size_t count, fuse_forget_data* forge
     fuse_reply_none(request);
 }
 
-void getattr(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
-    operations(request).getattr(reply_to(request), node);
+void getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
+    operations(request).getattr(reply_to(request), inode);
 }
 
-void readlink(fuse_req_t request, fuse_ino_t node) {
-    operations(request).readlink(reply_to(request), node);
+void readlink(fuse_req_t request, fuse_ino_t inode) {
+    operations(request).readlink(reply_to(request), inode);
 }
 
 void statfs(fuse_req_t request, fuse_ino_t) {
     operations(request).statfs(reply_to(request));
 }
 
-void read_directory(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset,
+void read_directory(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max, off_t offset,
                     Operations::Entries entries) {
     operations(request).readdir(
-        reply_to(request), node,
+        reply_to(request), inode,
         {.bytes_max = bytes_max, .offset = static_cast<std::uint64_t>(offset), .entries = entries});
 }
 
-void readdir(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset, fuse_file_info*) {
-    read_directory(request, node, bytes_max, offset, Operations::Entries::names);
+void readdir(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max, off_t offset, fuse_file_info*) {
+    read_directory(request, inode, bytes_max, offset, Operations::Entries::names);
 }
 
-void readdirplus(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max, off_t offset, fuse_file_info*) {
-    read_directory(request, node, bytes_max, offset, Operations::Entries::with_attributes);
+void readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max, off_t offset, fuse_file_info*) {
+    read_directory(request, inode, bytes_max, offset, Operations::Entries::with_attributes);
 }
 
-void read(fuse_req_t request, fuse_ino_t node, std::size_t bytes, off_t offset, fuse_file_info*) {
-    operations(request).read(reply_to(request), node,
+void read(fuse_req_t request, fuse_ino_t inode, std::size_t bytes, off_t offset, fuse_file_info*) {
+    operations(request).read(reply_to(request), inode,
                              {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes});
 }
 
-void getxattr(fuse_req_t request, fuse_ino_t node, const char* name, std::size_t bytes_max) {
-    operations(request).getxattr(reply_to(request), node, name, bytes_max);
+void getxattr(fuse_req_t request, fuse_ino_t inode, const char* name, std::size_t bytes_max) {
+    operations(request).getxattr(reply_to(request), inode, name, bytes_max);
 }
 
-void listxattr(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max) {
-    operations(request).listxattr(reply_to(request), node, bytes_max);
+void listxattr(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max) {
+    operations(request).listxattr(reply_to(request), inode, bytes_max);
 }
 
 // No ioctl makes sense here. isatty() (TCGETS) must not succeed on files. The kernel passes each ioctl on;

@@ -32,8 +32,8 @@ constexpr int read_attempts_max = 3;
 // Collects the extents of one read. Each is set by one thread; the thread that sets the last one answers.
 class Operations::PendingRead {
   public:
-    PendingRead(NodeId node, std::string path, FileRange range, Attempt attempt, std::size_t extents)
-        : node(node),
+    PendingRead(InodeId inode, std::string path, FileRange range, Attempt attempt, std::size_t extents)
+        : inode(inode),
           path(std::move(path)),
           range(range),
           attempt(attempt),
@@ -46,7 +46,7 @@ class Operations::PendingRead {
         return missing_.fetch_sub(1, std::memory_order_acq_rel) == 1;
     }
 
-    const NodeId node;
+    const InodeId inode;
     const std::string path;
     const FileRange range;
     const Attempt attempt;
@@ -133,31 +133,31 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
     // The kernel admitted the caller by the rights that it knows. The daemon may read files that the caller
     // may not read. So if the rights differ, or the name means another file, the kernel must look again.
     // (With one user, the filesystem itself has judged.)
-    const auto told = inodes_.attributes(pending.node);
+    const auto told = inodes_.attributes(pending.inode);
     if (options_.audience == Audience::everyone && !(told && have_same_rights(*told, found))) {
-        supersede(reply, pending.node, found);
+        supersede(reply, pending.inode, found);
         return;
     }
     const bool is_whole = are_whole(pending.objects, pending.range);
     const auto verdict =
-        inodes_.hand_out(pending.node, found, is_whole ? InodeTable::Bytes::some : InodeTable::Bytes::none);
+        inodes_.hand_out(pending.inode, found, is_whole ? InodeTable::Bytes::some : InodeTable::Bytes::none);
     if (verdict == InodeTable::Verdict::adopted) {
-        notices_.attributes(pending.node);
+        notices_.attributes(pending.inode);
     }
     const bool is_last = pending.attempt.number >= read_attempts_max;
     if (verdict == InodeTable::Verdict::other || (!is_whole && is_last)) {
-        find_version(reply, pending.node, extent_key(pending.path, found, pending.attempt.source), found,
+        find_version(reply, pending.inode, extent_key(pending.path, found, pending.attempt.source), found,
                      read_attempts_max);
         return;
     }
     if (!is_whole) {
-        begin_read(reply, pending.node, pending.range,
+        begin_read(reply, pending.inode, pending.range,
                    {.number = pending.attempt.number + 1, .source = pending.attempt.source});
         return;
     }
     const auto pieces = pieces_of(pending.objects, pending.range, *decoded_);
     if (!pieces) {
-        begin_read(reply, pending.node, pending.range,
+        begin_read(reply, pending.inode, pending.range,
                    {.number = pending.attempt.number, .source = Source::own});
         return;
     }
@@ -166,34 +166,34 @@ void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) 
     reply->bytes(pieces->bytes);
     if (std::any_of(pending.objects.begin(), pending.objects.end(),
                     [](const ObjectPtr& object) { return object->lifetime.has_value(); })) {
-        notices_.content(pending.node);
+        notices_.content(pending.inode);
     }
 }
 
 // The version found may be out of date if somebody is writing the file. The next open asks for the version
 // that the name has then, so find out which one that is.
-void Operations::find_version(const ReplyPtr& reply, NodeId node, ObjectKey key, const Attributes& found,
+void Operations::find_version(const ReplyPtr& reply, InodeId inode, ObjectKey key, const Attributes& found,
                               int attempts) {
     key.version = hash_of(version_of(found));
     cache_.get(
-        key,
-        answering(reply, [this, node, key, found, attempts](const ReplyPtr& answer, const ObjectPtr& object) {
+        key, answering(reply, [this, inode, key, found, attempts](const ReplyPtr& answer,
+                                                                  const ObjectPtr& object) {
             const Extent* extent = object->extent();
             if (extent == nullptr || attempts <= 1 || version_of(extent->attributes) == version_of(found)) {
-                supersede(answer, node, extent != nullptr ? extent->attributes : found);
+                supersede(answer, inode, extent != nullptr ? extent->attributes : found);
             } else {
-                find_version(answer, node, key, extent->attributes, attempts - 1);
+                find_version(answer, inode, key, extent->attributes, attempts - 1);
             }
         }));
 }
 
-void Operations::supersede(const ReplyPtr& reply, NodeId node, const Attributes& attributes) {
-    const auto place = inodes_.supersede(node, attributes);
+void Operations::supersede(const ReplyPtr& reply, InodeId inode, const Attributes& attributes) {
+    const auto place = inodes_.supersede(inode, attributes);
     if (!place) {
         reply->error(ESTALE);
         return;
     }
-    // Reply only when the next open will find the new node.
+    // Reply only when the next open will find the new inode.
     notices_.name(place->parent, place->name, [reply] {
         if (reply->begin()) {
             reply->error(ESTALE);
@@ -202,13 +202,13 @@ void Operations::supersede(const ReplyPtr& reply, NodeId node, const Attributes&
     });
 }
 
-void Operations::read(ReplyPtr reply, NodeId node, FileRange range) {
+void Operations::read(ReplyPtr reply, InodeId inode, FileRange range) {
     ++counters_.read;
     if (range.offset == 0) {
         ++counters_.files_read;
     }
     walk_.file_read();
-    begin_read(reply, node, range, {});
+    begin_read(reply, inode, range, {});
 }
 
 ObjectKey Operations::extent_key(std::string path, const Attributes& told, Source source) const {
@@ -218,9 +218,9 @@ ObjectKey Operations::extent_key(std::string path, const Attributes& told, Sourc
             .version = hash_of(version_of(told))};
 }
 
-void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt) {
-    const auto path = inodes_.path(node);
-    const auto told = inodes_.attributes(node);
+void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange range, Attempt attempt) {
+    const auto path = inodes_.path(inode);
+    const auto told = inodes_.attributes(inode);
     if (!path || !told) {
         reply->error(ESTALE);
         return;
@@ -238,7 +238,7 @@ void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range,
         return;
     }
     const auto arrived = SteadyClock::now();
-    const auto pending = std::make_shared<PendingRead>(node, *path, range, attempt, last - first + 1);
+    const auto pending = std::make_shared<PendingRead>(inode, *path, range, attempt, last - first + 1);
     ObjectKey key = extent_key(*path, *told, attempt.source);
     for (std::uint64_t index = first; index <= last; ++index) {
         key.index = static_cast<std::uint32_t>(index);
@@ -254,46 +254,46 @@ void Operations::begin_read(const ReplyPtr& reply, NodeId node, FileRange range,
             reply->end();
         });
     }
-    fetch_ahead(node, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
+    fetch_ahead(inode, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
                 told->size);
 }
 
-void Operations::fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes) {
+void Operations::fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, std::uint64_t file_bytes) {
     const auto extents = static_cast<std::uint32_t>(extents_of(file_bytes));
     if (extents <= 1) {
         return;
     }
-    const auto ahead = inodes_.read_ahead(node, read, extents, cache_.read_ahead_extents());
+    const auto ahead = inodes_.read_ahead(inode, read, extents, cache_.read_ahead_extents());
     for (key.index = ahead.begin; key.index < ahead.end; ++key.index) {
         cache_.get(
             key, [](const ObjectPtr&) {}, FetchFor::guess);
     }
 }
 
-void Operations::open(const ReplyPtr& reply, NodeId node) {
-    const auto told = inodes_.attributes(node);
-    const auto backing = told ? passthrough_->open(node, version_of(*told)) : std::nullopt;
+void Operations::open(const ReplyPtr& reply, InodeId inode) {
+    const auto told = inodes_.attributes(inode);
+    const auto backing = told ? passthrough_->open(inode, version_of(*told)) : std::nullopt;
     if (backing && *backing != 0 &&
-        inodes_.hand_out(node, *told, InodeTable::Bytes::some) == InodeTable::Verdict::other) {
-        release(node);
+        inodes_.hand_out(inode, *told, InodeTable::Bytes::some) == InodeTable::Verdict::other) {
+        release(inode);
     } else if (backing) {
         if (reply->opened(*backing) == Sent::no) {
-            release(node);
+            release(inode);
         }
         return;
     }
     // The inode has taken another version meanwhile. On this error, the kernel looks the name up again and
     // finds a new inode.
-    inodes_.detach(node);
+    inodes_.detach(inode);
     reply->error(ESTALE);
 }
 
-void Operations::release(NodeId node) {
-    if (passthrough_->close(node) == Passthrough::Next::collect) {
-        const auto told = inodes_.attributes(node);
-        auto path = inodes_.path(node);
+void Operations::release(InodeId inode) {
+    if (passthrough_->close(inode) == Passthrough::Next::collect) {
+        const auto told = inodes_.attributes(inode);
+        auto path = inodes_.path(inode);
         if (told && path) {
-            passthrough_->collect(node, extent_key(std::move(*path), *told, Source::shared), *told);
+            passthrough_->collect(inode, extent_key(std::move(*path), *told, Source::shared), *told);
         }
     }
 }

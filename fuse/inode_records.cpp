@@ -31,7 +31,7 @@ void store(T& place, T value) {
 
 struct InodeRecords::Head {
     std::uint32_t active;
-    NodeId last_node;
+    InodeId last_inode;
     std::uint64_t end[2];
 };
 
@@ -62,13 +62,13 @@ InodeRecords::Position InodeRecords::append(std::uint32_t which, const Record& r
 InodeRecords::Position InodeRecords::add(const Record& record, std::string_view name) {
     Record named = record;
     named.name_bytes = static_cast<std::uint8_t>(name.size());
-    head_->last_node = std::max(head_->last_node, record.node);
+    head_->last_inode = std::max(head_->last_inode, record.inode);
     return append(head_->active, named, name);
 }
 
 void InodeRecords::remove(Position position) {
     removed_bytes_ += bytes_of(at(position));
-    store(at(position).node, NodeId{0});
+    store(at(position).inode, InodeId{0});
 }
 
 void InodeRecords::set_state(Record& record, InodeState state) {
@@ -85,14 +85,14 @@ void InodeRecords::for_each(const std::function<void(Position)>& visit) const {
     for (std::uint64_t offset = 0; offset < head_->end[head_->active];) {
         const auto position = static_cast<Position>((begin + offset) / unit_bytes);
         offset += bytes_of(at(position));
-        if (at(position).node != 0) {
+        if (at(position).inode != 0) {
             visit(position);
         }
     }
 }
 
-NodeId InodeRecords::last_node() const {
-    return head_->last_node;
+InodeId InodeRecords::last_inode() const {
+    return head_->last_inode;
 }
 
 bool InodeRecords::should_be_rewritten() const {

@@ -11,7 +11,8 @@
 
 namespace copper {
 
-using NodeId = std::uint64_t;
+// Names an inode to the kernel. (Attributes::inode is its number on the backing filesystem.)
+using InodeId = std::uint64_t;
 
 // See inode_table.hpp.
 enum class InodeState : std::uint8_t { listed, read, kept, kept_and_read, nameless };
@@ -32,12 +33,14 @@ class InodeRecords {
     static constexpr std::size_t memory_bytes = 4096 + 2 * half_bytes;
 
     struct Record {
-        NodeId node;  // 0: removed
-        NodeId parent;
+        InodeId inode;  // 0: removed
+        InodeId parent;
         std::uint64_t lookups;
         std::uint32_t children;  // inodes below it; a successor counts anew
         InodeState state;
         std::uint8_t name_bytes;
+        // A mark of the Version that the Listing had told when a read found another one; 0: none was found.
+        std::uint16_t outdated = 0;
         Attributes attributes;
 
         std::string_view name() const {
@@ -64,7 +67,7 @@ class InodeRecords {
     void for_each(const std::function<void(Position)>& visit) const;
 
     // The highest number that any inode has had.
-    NodeId last_node() const;
+    InodeId last_inode() const;
 
     // Most of the memory holds removed records.
     bool should_be_rewritten() const;

@@ -41,7 +41,24 @@ bool have_same_size(const Attributes& a, const Attributes& b) {
     return S_ISDIR(a.mode) || a.size == b.size;
 }
 
-// Whether the name still means this inode if a Listing says `listed`.
+// Whether a name means this inode. (The root has none.)
+bool is_named(const InodeRecords::Record& record) {
+    return record.inode != root_inode && record.state != InodeState::nameless;
+}
+
+// 16 bits of a hash, never 0. If two Versions have the same, a read finds out that the size is wrong
+// (ESTALE).
+std::uint16_t mark_of(const Attributes& attributes) {
+    return static_cast<std::uint16_t>(hash_of(version_of(attributes)) | 1U);
+}
+
+// What the last Listing told of this inode.
+std::uint16_t listed_mark(const InodeRecords::Record& record) {
+    return record.outdated != 0 ? record.outdated : mark_of(record.attributes);
+}
+
+// Whether the name still means this inode if a Listing says `listed`. The file may have been exchanged for an
+// older one, so time stamps alone do not tell.
 bool still_means(const InodeRecords::Record& record, const Attributes& listed) {
     const Attributes& known = record.attributes;
     if ((known.mode & S_IFMT) != (listed.mode & S_IFMT)) {
@@ -49,10 +66,11 @@ bool still_means(const InodeRecords::Record& record, const Attributes& listed) {
     }
     return record.state == InodeState::listed
                ? have_same_size(known, listed)
-               : listed.changed <= known.changed || version_of(listed) == version_of(known);
+               : listed.changed <= known.changed || mark_of(listed) == record.outdated ||
+                     version_of(listed) == version_of(known);
 }
 
-std::uint64_t hash_of(NodeId parent, std::string_view name) {
+std::uint64_t hash_of(InodeId parent, std::string_view name) {
     return std::hash<std::string_view>()(name) ^ (parent * 0x9e3779b97f4a7c15U);
 }
 
@@ -69,11 +87,11 @@ InodeTable::InodeTable(const Attributes& root, std::span<std::byte> memory) : st
 
 void InodeTable::State::restore(const Attributes& root) {
     index_all();
-    if (const Position known = find(root_node)) {
+    if (const Position known = find(root_inode)) {
         replace(known, root);
     } else {
         // The kernel never forgets the mount's own lookup.
-        add({.node = root_node,
+        add({.inode = root_inode,
              .parent = 0,
              .lookups = 1,
              .children = 0,
@@ -86,36 +104,36 @@ void InodeTable::State::restore(const Attributes& root) {
     records.for_each([this](Position position) {
         const Record& record = records.at(position);
         kept += is_kept(record.state) ? 1 : 0;
-        if (record.node != root_node) {
+        if (record.inode != root_inode) {
             ++at(record.parent).children;
         }
     });
 }
 
 void InodeTable::State::index_all() {
-    by_node.clear();
+    by_inode.clear();
     by_name.clear();
     records.for_each([this](Position position) {
         // The previous process may have been killed in replace().
-        if (const Position older = find(records.at(position).node)) {
-            by_node.erase(older);
+        if (const Position older = find(records.at(position).inode)) {
+            by_inode.erase(older);
             records.remove(older);
         }
-        by_node.insert(position);
+        by_inode.insert(position);
     });
     records.for_each([this](Position position) {
         const Record& record = records.at(position);
-        if (record.node != root_node && record.state != InodeState::nameless) {
+        if (is_named(record)) {
             by_name.insert(position);
         }
     });
 }
 
-InodeTable::Position InodeTable::State::find(NodeId node) const {
-    return by_node.find(node, [&](Position position) { return records.at(position).node == node; });
+InodeTable::Position InodeTable::State::find(InodeId inode) const {
+    return by_inode.find(inode, [&](Position position) { return records.at(position).inode == inode; });
 }
 
-InodeTable::Position InodeTable::State::find(NodeId parent, std::string_view name) const {
+InodeTable::Position InodeTable::State::find(InodeId parent, std::string_view name) const {
     return by_name.find(hash_of(parent, name), [&](Position position) {
         const Record& record = records.at(position);
         return record.parent == parent && record.name() == name;
@@ -125,22 +143,23 @@ InodeTable::Position InodeTable::State::find(NodeId parent, std::string_view nam
 InodeTable::Position InodeTable::State::add(const Record& record, std::string_view name) {
     const Position position = records.add(record, name);
     if (position != 0) {
-        by_node.insert(position);
-        if (record.node != root_node && record.state != InodeState::nameless) {
+        by_inode.insert(position);
+        if (is_named(record)) {
             by_name.insert(position);
         }
     }
     return position;
 }
 
-InodeTable::Position InodeTable::State::add_below(NodeId parent, std::string_view name, InodeState state,
-                                                  const Attributes& attributes) {
-    const Position position = add({.node = records.last_node() + 1,
+InodeTable::Position InodeTable::State::add_below(InodeId parent, std::string_view name, InodeState state,
+                                                  const Attributes& attributes, std::uint16_t outdated) {
+    const Position position = add({.inode = records.last_inode() + 1,
                                    .parent = parent,
                                    .lookups = 0,
                                    .children = 0,
                                    .state = state,
                                    .name_bytes = 0,
+                                   .outdated = outdated,
                                    .attributes = attributes},
                                   name);
     if (position != 0) {
@@ -160,8 +179,8 @@ InodeTable::Position InodeTable::State::replace(Position position, const Attribu
         return position;
     }
     remove(position);
-    by_node.insert(added);
-    if (record.node != root_node && record.state != InodeState::nameless) {
+    by_inode.insert(added);
+    if (is_named(record)) {
         by_name.insert(added);
     }
     return added;
@@ -176,7 +195,7 @@ void InodeTable::State::set_state(Record& record, InodeState state) {
 // Call remove_if_unused() afterwards.
 void InodeTable::State::take_name(Position position) {
     Record& record = records.at(position);
-    if (record.node != root_node && record.state != InodeState::nameless) {
+    if (is_named(record)) {
         by_name.erase(position);
         set_state(record, InodeState::nameless);
     }
@@ -185,25 +204,25 @@ void InodeTable::State::take_name(Position position) {
 // Removes its record.
 void InodeTable::State::remove(Position position) {
     const Record& record = records.at(position);
-    by_node.erase(position);
-    if (record.node != root_node && record.state != InodeState::nameless) {
+    by_inode.erase(position);
+    if (is_named(record)) {
         by_name.erase(position);
     }
     records.remove(position);
 }
 
-void InodeTable::State::remove_if_unused(NodeId node) {
-    while (node != root_node) {
-        const Position position = find(node);
+void InodeTable::State::remove_if_unused(InodeId inode) {
+    while (inode != root_inode) {
+        const Position position = find(inode);
         const Record& record = records.at(position);
         if (record.lookups > 0 || record.children > 0 || is_kept(record.state)) {
             break;
         }
-        const NodeId parent = record.parent;
+        const InodeId parent = record.parent;
         remove(position);
-        read_aheads.erase(node);
+        read_aheads.erase(inode);
         --at(parent).children;
-        node = parent;
+        inode = parent;
     }
     if (records.should_be_rewritten()) {
         records.rewrite();
@@ -215,7 +234,7 @@ std::string InodeTable::State::path(const Record& record) const {
     // Collects the components from the leaf up, to allocate the text once.
     std::vector<std::string_view> names;
     std::size_t bytes = 0;
-    for (const Record* above = &record; above->node != root_node; above = &at(above->parent)) {
+    for (const Record* above = &record; above->inode != root_inode; above = &at(above->parent)) {
         names.push_back(above->name());
         bytes += 1 + names.back().size();
     }
@@ -231,14 +250,14 @@ std::string InodeTable::State::path(const Record& record) const {
 }
 
 InodeTable::Place InodeTable::State::place(const Record& record) const {
-    if (record.node == root_node) {
-        return {.parent = root_node, .directory = "/", .name = ""};
+    if (record.inode == root_inode) {
+        return {.parent = root_inode, .directory = "/", .name = ""};
     }
     return {
         .parent = record.parent, .directory = path(at(record.parent)), .name = std::string(record.name())};
 }
 
-std::optional<InodeTable::Told> InodeTable::look_up(NodeId parent, std::string_view name,
+std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_view name,
                                                     const Attributes& attributes) {
     auto state = state_.lock();
     if (state->find(parent) == 0) {
@@ -246,7 +265,7 @@ std::optional<InodeTable::Told> InodeTable::look_up(NodeId parent, std::string_v
     }
     Position position = state->find(parent, name);
     if (position != 0 && !still_means(state->records.at(position), attributes)) {
-        const NodeId old = state->records.at(position).node;
+        const InodeId old = state->records.at(position).inode;
         state->take_name(position);
         state->remove_if_unused(old);
         position = 0;
@@ -255,63 +274,64 @@ std::optional<InodeTable::Told> InodeTable::look_up(NodeId parent, std::string_v
         position = state->add_below(parent, name, InodeState::listed, attributes);
     } else if (state->records.at(position).state == InodeState::listed) {
         position = state->replace(position, attributes);
+        state->records.at(position).outdated = 0;
     }
     if (position == 0) {
         return std::nullopt;
     }
     Record& record = state->records.at(position);
     InodeRecords::set_lookups(record, record.lookups + 1);
-    return Told{.node = record.node, .attributes = record.attributes};
+    return Told{.inode = record.inode, .attributes = record.attributes};
 }
 
-InodeTable::Known InodeTable::forget(NodeId node, std::uint64_t lookups) {
+InodeTable::Known InodeTable::forget(InodeId inode, std::uint64_t lookups) {
     auto state = state_.lock();
-    const Position position = state->find(node);
+    const Position position = state->find(inode);
     if (position == 0) {
         return Known::no_more;
     }
-    if (node != root_node) {
+    if (inode != root_inode) {
         Record& record = state->records.at(position);
         InodeRecords::set_lookups(record, record.lookups - std::min(lookups, record.lookups));
-        state->remove_if_unused(node);
+        state->remove_if_unused(inode);
     }
-    return state->find(node) != 0 ? Known::still : Known::no_more;
+    return state->find(inode) != 0 ? Known::still : Known::no_more;
 }
 
-void InodeTable::detach(NodeId node) {
+void InodeTable::detach(InodeId inode) {
     auto state = state_.lock();
-    if (const Position position = state->find(node)) {
+    if (const Position position = state->find(inode)) {
         state->take_name(position);
-        state->remove_if_unused(node);
+        state->remove_if_unused(inode);
     }
 }
 
-std::optional<std::string> InodeTable::path(NodeId node) {
+std::optional<std::string> InodeTable::path(InodeId inode) {
     auto state = state_.lock();
-    const Position position = state->find(node);
+    const Position position = state->find(inode);
     return position != 0 ? std::optional(state->path(state->records.at(position))) : std::nullopt;
 }
 
-std::optional<InodeTable::Place> InodeTable::place(NodeId node) {
+std::optional<InodeTable::Place> InodeTable::place(InodeId inode) {
     auto state = state_.lock();
-    const Position position = state->find(node);
+    const Position position = state->find(inode);
     return position != 0 ? std::optional(state->place(state->records.at(position))) : std::nullopt;
 }
 
-std::optional<Attributes> InodeTable::attributes(NodeId node) {
+std::optional<Attributes> InodeTable::attributes(InodeId inode) {
     auto state = state_.lock();
-    const Position position = state->find(node);
+    const Position position = state->find(inode);
     return position != 0 ? std::optional(state->records.at(position).attributes) : std::nullopt;
 }
 
-std::uint64_t InodeTable::inode_number(NodeId node) {
-    const auto known = attributes(node);
+std::uint64_t InodeTable::inode_number(InodeId inode) {
+    const auto known = attributes(inode);
     return known ? known->inode : 0;
 }
 
-InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attributes, Bytes bytes) {
+InodeTable::Verdict InodeTable::hand_out(InodeId inode, const Attributes& attributes, Bytes bytes) {
     auto state = state_.lock();
-    Position position = state->find(node);
+    Position position = state->find(inode);
     if (position == 0) {
         return Verdict::other;
     }
@@ -321,10 +341,12 @@ InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attribut
         if (!may_take_another_version(record.state) || !have_same_size(record.attributes, attributes)) {
             return Verdict::other;
         }
+        const auto outdated = listed_mark(record);
         const Position taken = state->replace(position, attributes);
         if (taken == position) {  // no memory left
             return Verdict::other;
         }
+        state->records.at(taken).outdated = outdated;
         position = taken;
     }
     if (bytes == Bytes::some) {
@@ -334,44 +356,45 @@ InodeTable::Verdict InodeTable::hand_out(NodeId node, const Attributes& attribut
     return is_current ? Verdict::current : Verdict::adopted;
 }
 
-ExtentRange InodeTable::read_ahead(NodeId node, ExtentRange read, std::uint32_t extents,
+ExtentRange InodeTable::read_ahead(InodeId inode, ExtentRange read, std::uint32_t extents,
                                    std::uint32_t window_max) {
     auto state = state_.lock();
-    if (state->find(node) == 0) {
+    if (state->find(inode) == 0) {
         return {};
     }
     if (state->read_aheads.size() >= read_aheads_max) {
         state->read_aheads.clear();
     }
-    return state->read_aheads[node].next(read, extents, window_max);
+    return state->read_aheads[inode].next(read, extents, window_max);
 }
 
-std::optional<InodeTable::Place> InodeTable::supersede(NodeId node, const Attributes& attributes) {
+std::optional<InodeTable::Place> InodeTable::supersede(InodeId inode, const Attributes& attributes) {
     auto state = state_.lock();
-    const Position position = state->find(node);
-    if (position == 0 || node == root_node) {
+    const Position position = state->find(inode);
+    if (position == 0 || inode == root_inode) {
         return std::nullopt;
     }
     Place place = state->place(state->records.at(position));
     const Position meant = state->find(place.parent, place.name);
     const Record* current = meant != 0 ? &state->records.at(meant) : nullptr;
-    const NodeId current_node = current != nullptr ? current->node : node;
-    if (current_node != node && (version_of(current->attributes) == version_of(attributes) ||
-                                 attributes.changed < current->attributes.changed)) {
+    const InodeId current_inode = current != nullptr ? current->inode : inode;
+    const std::uint16_t outdated = current != nullptr ? listed_mark(*current) : 0;
+    if (current_inode != inode && (version_of(current->attributes) == version_of(attributes) ||
+                                   attributes.changed < current->attributes.changed)) {
         return place;
     }
     if (meant != 0) {
         state->take_name(meant);
     }
     if (state->kept < kept_max) {
-        state->add_below(place.parent, place.name, InodeState::kept, attributes);
+        state->add_below(place.parent, place.name, InodeState::kept, attributes, outdated);
     }
-    state->remove_if_unused(current_node);
+    state->remove_if_unused(current_inode);
     return place;
 }
 
 std::size_t InodeTable::size() {
-    return state_.lock()->by_node.size();
+    return state_.lock()->by_inode.size();
 }
 
 }  // namespace copper

@@ -1,4 +1,4 @@
-// Maps the kernel's node ids to paths.
+// Maps the kernel's inodes to paths.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace copper {
 
-inline constexpr NodeId root_node = 1;
+inline constexpr InodeId root_inode = 1;
 
 // The inodes that the kernel knows. Thread-safe: one lock, held for a few steps in hash tables. No reference
 // to its content ever leaves the table.
@@ -34,7 +34,8 @@ inline constexpr NodeId root_node = 1;
 //   nameless       means        the last answer to the kernel              it is removed
 //                  another one
 //
-//   look_up()      new -> listed. Unless `listed`, its attributes win over an older Listing.
+//   look_up()      new -> listed. Unless `listed`, its attributes win over an older Listing, and over the one
+//                  that told another Version before.
 //   hand_out()     listed -> read, kept -> kept_and_read, with the Version found if it has the same size
 //   supersede()    new -> kept, for a name that now means another file
 //   any of them, and detach(): the inode that the name meant -> nameless
@@ -49,34 +50,34 @@ class InodeTable {
     InodeTable(const Attributes& root, std::span<std::byte> memory);
 
     struct Told {
-        NodeId node = 0;
+        InodeId inode = 0;
         Attributes attributes;  // what to tell the kernel: the inode's own ones if they are newer
     };
 
-    // Counts one lookup of `name` in `parent` and returns its node, which stays the same while it is known.
+    // Counts one lookup of `name` in `parent` and returns its inode, which stays the same while it is known.
     // Nothing if no memory is left, or `parent` is unknown (the kernel never asks that).
-    std::optional<Told> look_up(NodeId parent, std::string_view name, const Attributes& attributes);
+    std::optional<Told> look_up(InodeId parent, std::string_view name, const Attributes& attributes);
 
     enum class Known { still, no_more };
-    Known forget(NodeId node, std::uint64_t lookups);
+    Known forget(InodeId inode, std::uint64_t lookups);
 
-    // The name gets a new node at its next lookup.
-    void detach(NodeId node);
+    // The name gets a new inode at its next lookup.
+    void detach(InodeId inode);
 
-    std::optional<std::string> path(NodeId node);
+    std::optional<std::string> path(InodeId inode);
 
     struct Place {
-        NodeId parent = 0;
+        InodeId parent = 0;
         std::string directory;  // path of the parent
         std::string name;       // empty: the root
     };
-    std::optional<Place> place(NodeId node);
+    std::optional<Place> place(InodeId inode);
 
-    // The attributes that the kernel has; nothing if the node is unknown.
-    std::optional<Attributes> attributes(NodeId node);
+    // The attributes that the kernel has; nothing if the inode is unknown.
+    std::optional<Attributes> attributes(InodeId inode);
 
     // The backing inode number, for "." and "..".
-    std::uint64_t inode_number(NodeId node);
+    std::uint64_t inode_number(InodeId inode);
 
     enum class Bytes { some, none };
     enum class Verdict {
@@ -86,15 +87,15 @@ class InodeTable {
     };
     // The daemon found bytes of the version in `attributes`, and will hand them to the kernel, if there are
     // any.
-    Verdict hand_out(NodeId node, const Attributes& attributes, Bytes bytes);
+    Verdict hand_out(InodeId inode, const Attributes& attributes, Bytes bytes);
 
     // The extents to fetch ahead when extents `read` of `extents` are read (ReadAhead).
-    ExtentRange read_ahead(NodeId node, ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
+    ExtentRange read_ahead(InodeId inode, ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
 
-    // `node`'s name now means another file, with `attributes`. The name gets a new node, unless it already
-    // has a node of that version or a newer one. Returns the place whose entry in the kernel is out of date;
-    // nothing if the kernel does not know the node.
-    std::optional<Place> supersede(NodeId node, const Attributes& attributes);
+    // `inode`'s name now means another file, with `attributes`. The name gets a new inode, unless it already
+    // has an inode of that version or a newer one. Returns the place whose entry in the kernel is out of
+    // date; nothing if the kernel does not know the inode.
+    std::optional<Place> supersede(InodeId inode, const Attributes& attributes);
 
     std::size_t size();
 
@@ -103,9 +104,9 @@ class InodeTable {
     using Record = InodeRecords::Record;
 
     struct State {
-        struct ByNode {
+        struct ByInode {
             const InodeRecords* records;
-            std::uint64_t operator()(Position position) const { return records->at(position).node; }
+            std::uint64_t operator()(Position position) const { return records->at(position).inode; }
         };
         struct ByName {
             const InodeRecords* records;
@@ -116,28 +117,28 @@ class InodeTable {
         State(const State&) = delete;  // the indices point to `records`
         State& operator=(const State&) = delete;
 
-        Position find(NodeId node) const;
-        Position find(NodeId parent, std::string_view name) const;
-        Record& at(NodeId node) const { return records.at(find(node)); }
+        Position find(InodeId inode) const;
+        Position find(InodeId parent, std::string_view name) const;
+        Record& at(InodeId inode) const { return records.at(find(inode)); }
 
         void restore(const Attributes& root);
         void index_all();
         Position add(const Record& record, std::string_view name);
-        Position add_below(NodeId parent, std::string_view name, InodeState state,
-                           const Attributes& attributes);
+        Position add_below(InodeId parent, std::string_view name, InodeState state,
+                           const Attributes& attributes, std::uint16_t outdated = 0);
         Position replace(Position position, const Attributes& attributes);
         void set_state(Record& record, InodeState state);
         void take_name(Position position);
         void remove(Position position);
-        void remove_if_unused(NodeId node);
+        void remove_if_unused(InodeId inode);
         std::string path(const Record& record) const;
         Place place(const Record& record) const;
 
         InodeRecords records;
-        RecordIndex<ByNode> by_node{ByNode{&records}};
+        RecordIndex<ByInode> by_inode{ByInode{&records}};
         RecordIndex<ByName> by_name{ByName{&records}};  // all but the nameless and the root
         std::size_t kept = 0;
-        std::unordered_map<NodeId, ReadAhead> read_aheads;  // of files of several extents
+        std::unordered_map<InodeId, ReadAhead> read_aheads;  // of files of several extents
     };
 
     Guarded<State> state_;

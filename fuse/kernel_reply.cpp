@@ -46,10 +46,10 @@ class KernelReply final : public Reply {
         }
     }
 
-    Sent entry(NodeId node, const struct stat& attributes, KernelCaching caching) override {
+    Sent entry(InodeId inode, const struct stat& attributes, KernelCaching caching) override {
         const double seconds = caching == KernelCaching::forever ? kernel_keeps_seconds : 0;
         fuse_entry_param entry{};
-        entry.ino = node;
+        entry.ino = inode;
         entry.attr = attributes;
         entry.attr_timeout = kernel_keeps_seconds;
         entry.entry_timeout = seconds;

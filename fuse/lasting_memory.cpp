@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error_text.hpp"
 #include "fuse/inode_records.hpp"
 #include "fuse/request_slots.hpp"
 
@@ -24,8 +25,7 @@ static_assert(sizeof(Head) <= head_bytes);
 constexpr std::size_t total_bytes = head_bytes + RequestSlots::memory_bytes + InodeRecords::memory_bytes;
 
 std::string failure(const char* what) {
-    return std::string("cannot make memory that outlives the daemon: ") + what + ": " +
-           std::generic_category().message(errno);
+    return std::string("cannot make memory that outlives the daemon: ") + what + ": " + error_text();
 }
 
 }  // namespace

@@ -12,67 +12,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/error_text.hpp"
-#include "base/processes.hpp"
 #include "base/unique_fd.hpp"
 
 namespace copper {
 namespace {
 
 constexpr const char* unmount_helper = "fusermount3";
-
-std::optional<std::string> obstacle_in_device() {
-    const UniqueFd device(retry_eintr([] { return ::open("/dev/fuse", O_RDWR | O_CLOEXEC); }));
-    if (device) {
-        return std::nullopt;
-    }
-    switch (errno) {
-        case ENOENT:
-        case ENODEV:
-        case ENXIO:
-            return "there is no /dev/fuse: load the kernel's fuse module (modprobe fuse), or in a container "
-                   "pass the "
-                   "device in (--device /dev/fuse)";
-        case EACCES:
-        case EPERM:
-            return "no permission to open /dev/fuse: ask for read and write permission on it (its usual mode "
-                   "is 0666)";
-        default:
-            return "cannot open /dev/fuse: " + error_text();
-    }
-}
-
-bool configured_for_other_users() {
-    std::ifstream configuration("/etc/fuse.conf");
-    for (std::string line; std::getline(configuration, line);) {
-        line.erase(std::remove_if(line.begin(), line.end(), ::isspace), line.end());
-        if (line == "user_allow_other") {
-            return true;
-        }
-    }
-    return false;
-}
-
-// Root mounts directly; other users need the set-user-id helper.
-std::optional<std::string> obstacle_in_rights(Audience audience) {
-    if (::geteuid() == 0) {
-        return std::nullopt;
-    }
-    const auto helper = find_program(unmount_helper);
-    if (!helper) {
-        return "fusermount3 is not installed, and only root can mount without it: install the package fuse3";
-    }
-    struct stat st {};
-    if (::stat(helper->c_str(), &st) != 0 || st.st_uid != 0 || (st.st_mode & S_ISUID) == 0) {
-        return *helper + " is not set-user-id root, so it cannot mount: chown root:root and chmod u+s it";
-    }
-    if (audience == Audience::everyone && !configured_for_other_users()) {
-        return "a mirror that other users see must be allowed: add the line user_allow_other to "
-               "/etc/fuse.conf, or "
-               "launch without --allow-other";
-    }
-    return std::nullopt;
-}
 
 std::optional<std::string> obstacle_in_directory(const std::string& mount_point) {
     std::error_code error;
@@ -106,10 +51,8 @@ std::optional<std::string> obstacle_to_mount(const std::string& mount_point, Aud
     if (auto obstacle = obstacle_in_directory(mount_point)) {
         return obstacle;
     }
-    if (auto obstacle = obstacle_in_rights(audience)) {
-        return obstacle;
-    }
-    return obstacle_in_device();
+    const auto obstacle = obstacle_in_fuse(audience);
+    return obstacle ? std::optional(obstacle->text + ": " + obstacle->advice) : std::nullopt;
 }
 
 void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes) {

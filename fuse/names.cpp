@@ -72,7 +72,7 @@ Attributes Operations::attributes_told(const Listing::Entry& entry) const {
     return told;
 }
 
-void Operations::answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
+void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
                                const Resolution& resolution) {
     const auto& found = resolution.found;
     if (!found) {
@@ -81,7 +81,7 @@ void Operations::answer_lookup(const ReplyPtr& reply, NodeId parent, const std::
     }
     // What is mounted later on the backing side appears in the root. The few names that are absent there are
     // asked for each time.
-    const bool may_appear = !*found && parent == root_node;
+    const bool may_appear = !*found && parent == root_inode;
     const auto caching = resolution.lasts && !may_appear ? KernelCaching::forever : KernelCaching::never;
     if (!*found) {
         reply->entry(0, {}, caching);
@@ -93,12 +93,12 @@ void Operations::answer_lookup(const ReplyPtr& reply, NodeId parent, const std::
         reply->error(ENOMEM);
         return;
     }
-    if (reply->entry(told->node, to_stat(told->attributes), caching) == Sent::no) {
-        inodes_.forget(told->node, 1);
+    if (reply->entry(told->inode, to_stat(told->attributes), caching) == Sent::no) {
+        inodes_.forget(told->inode, 1);
     }
 }
 
-void Operations::lookup(ReplyPtr reply, NodeId parent, std::string_view name) {
+void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
     ++counters_.lookup;
     if (name.size() > name_bytes_max) {
         reply->error(ENAMETOOLONG);
@@ -124,33 +124,33 @@ void Operations::lookup(ReplyPtr reply, NodeId parent, std::string_view name) {
                      }));
 }
 
-void Operations::forget(NodeId node, std::uint64_t lookups) {
-    if (inodes_.forget(node, lookups) == InodeTable::Known::no_more && passthrough_ != nullptr) {
-        passthrough_->forget(node);
+void Operations::forget(InodeId inode, std::uint64_t lookups) {
+    if (inodes_.forget(inode, lookups) == InodeTable::Known::no_more && passthrough_ != nullptr) {
+        passthrough_->forget(inode);
     }
 }
 
 // Repeats the attributes that the kernel has, so that it never sees attributes and bytes of different
 // versions.
-void Operations::getattr(ReplyPtr reply, NodeId node) {
+void Operations::getattr(ReplyPtr reply, InodeId inode) {
     ++counters_.getattr;
-    if (const auto told = inodes_.attributes(node)) {
+    if (const auto told = inodes_.attributes(inode)) {
         reply->attributes(to_stat(*told));
     } else {
         reply->error(ESTALE);
     }
 }
 
-void Operations::readlink(ReplyPtr reply, NodeId node) {
+void Operations::readlink(ReplyPtr reply, InodeId inode) {
     ++counters_.readlink;
-    const auto place = inodes_.place(node);
+    const auto place = inodes_.place(inode);
     if (!place) {
         reply->error(ESTALE);
         return;
     }
     entries_.resolve(
         place->directory, place->name,
-        answering(std::move(reply), [this, node](const ReplyPtr& answer, const Resolution& resolution) {
+        answering(std::move(reply), [this, inode](const ReplyPtr& answer, const Resolution& resolution) {
             const auto& found = resolution.found;
             if (!found) {
                 answer->error(to_errno(found.error()));
@@ -160,12 +160,12 @@ void Operations::readlink(ReplyPtr reply, NodeId node) {
                 answer->error(EINVAL);
             } else {
                 const std::string target = target_told((*found)->view());
-                const auto told = inodes_.attributes(node);
+                const auto told = inodes_.attributes(inode);
                 if (told && told->size == target.size()) {
                     answer->link(target);
                 } else {
                     // Another link by now. At this error the kernel looks the name up again.
-                    inodes_.detach(node);
+                    inodes_.detach(inode);
                     answer->error(ESTALE);
                 }
             }

@@ -12,21 +12,21 @@ constexpr std::chrono::seconds notice_time_max{2};
 
 }  // namespace
 
-void Notifier::attributes(NodeId node) {
+void Notifier::attributes(InodeId inode) {
     // A negative offset: attributes only, which waits for no page lock.
-    fuse_lowlevel_notify_inval_inode(session_, node, -1, 0);
+    fuse_lowlevel_notify_inval_inode(session_, inode, -1, 0);
 }
 
-void Notifier::content(NodeId node) {
+void Notifier::content(InodeId inode) {
     // Where the queue is full, the kernel keeps what it has.
-    static_cast<void>(contents_->submit([session = session_, stopped = stopped_, node] {
+    static_cast<void>(contents_->submit([session = session_, stopped = stopped_, inode] {
         if (!*stopped) {
-            fuse_lowlevel_notify_inval_inode(session, node, 0, 0);
+            fuse_lowlevel_notify_inval_inode(session, inode, 0, 0);
         }
     }));
 }
 
-void Notifier::name(NodeId parent, const std::string& name, std::function<void()> then) {
+void Notifier::name(InodeId parent, const std::string& name, std::function<void()> then) {
     // Not `this`: it may outlive the Notifier.
     const bool accepted = names_->submit([session = session_, stopped = stopped_, parent, name, then] {
         if (!*stopped) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/inode_table.hpp"
 
@@ -18,13 +18,13 @@ class Notifier {
     explicit Notifier(fuse_session* session) : session_(session) {}
 
     // The kernel's attributes of a file are out of date. Does not wait.
-    void attributes(NodeId node);
+    void attributes(InodeId inode);
 
     // The bytes that the kernel keeps of a file, or the names of a directory, are not to be kept.
-    void content(NodeId node);
+    void content(InodeId inode);
 
     // What the kernel knows under a name is out of date. `then` runs once, when the kernel has dropped that.
-    void name(NodeId parent, const std::string& name, std::function<void()> then);
+    void name(InodeId parent, const std::string& name, std::function<void()> then);
 
     // Nothing is mounted any more, so the names are dropped already.
     void stop() { *stopped_ = true; }
@@ -36,9 +36,9 @@ class Notifier {
   private:
     fuse_session* const session_;
     const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
-    using Thread = std::unique_ptr<ReaderPool>;
+    using Thread = std::unique_ptr<ThreadPool>;
     static Thread make_thread() {
-        return std::make_unique<ReaderPool>(ReaderPool::Options{.threads = 1, .queued_max = 1024});
+        return std::make_unique<ThreadPool>(ThreadPool::Options{.threads = 1, .queued_max = 1024});
     }
     static bool end(Thread& thread);
 

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "cache/cache.hpp"
+#include "cache/entry_resolver.hpp"
 #include "cache/extent_memory.hpp"
 #include "cache/guesses/guesses.hpp"
-#include "cache/resolve.hpp"
 #include "cache/walk.hpp"
 #include "cache/xattr_resolver.hpp"
 #include "fuse/counters.hpp"
@@ -26,11 +26,11 @@ namespace copper {
 // Those must not wait for the kernel.
 struct KernelNotices {
     // Its attributes of a file are out of date.
-    std::function<void(NodeId)> attributes;
+    std::function<void(InodeId)> attributes;
     // The bytes of a file, or the names of a directory, that it has just been told have a short life.
-    std::function<void(NodeId)> content;
+    std::function<void(InodeId)> content;
     // What it knows under a name is out of date. `then` runs once, when it has dropped that.
-    std::function<void(NodeId parent, const std::string& name, std::function<void()> then)> name;
+    std::function<void(InodeId parent, const std::string& name, std::function<void()> then)> name;
 };
 
 // Thread-safe. Handlers never block: they ask the cache with a continuation that replies. They hold no lock
@@ -45,10 +45,10 @@ class Operations {
                std::span<std::byte> inodes);  // the memory of an InodeTable
 
     // names.cpp
-    void lookup(ReplyPtr reply, NodeId parent, std::string_view name);
-    void forget(NodeId node, std::uint64_t lookups);
-    void getattr(ReplyPtr reply, NodeId node);
-    void readlink(ReplyPtr reply, NodeId node);
+    void lookup(ReplyPtr reply, InodeId parent, std::string_view name);
+    void forget(InodeId inode, std::uint64_t lookups);
+    void getattr(ReplyPtr reply, InodeId inode);
+    void readlink(ReplyPtr reply, InodeId inode);
     void statfs(ReplyPtr reply);
 
     // directories.cpp
@@ -58,21 +58,21 @@ class Operations {
         std::uint64_t offset = 0;  // the offset of the last entry that the kernel has
         Entries entries = Entries::names;
     };
-    void readdir(ReplyPtr reply, NodeId node, DirectoryRange range);
+    void readdir(ReplyPtr reply, InodeId inode, DirectoryRange range);
 
     // files.cpp
     struct FileRange {
         std::uint64_t offset = 0;
         std::size_t bytes = 0;
     };
-    void read(ReplyPtr reply, NodeId node, FileRange range);
+    void read(ReplyPtr reply, InodeId inode, FileRange range);
     // Called only if passes_through().
-    void open(const ReplyPtr& reply, NodeId node);
-    void release(NodeId node);
+    void open(const ReplyPtr& reply, InodeId inode);
+    void release(InodeId inode);
 
     // xattrs.cpp; bytes_max 0 asks for the size.
-    void getxattr(ReplyPtr reply, NodeId node, std::string name, std::size_t bytes_max);
-    void listxattr(ReplyPtr reply, NodeId node, std::size_t bytes_max);
+    void getxattr(ReplyPtr reply, InodeId inode, std::string name, std::size_t bytes_max);
+    void listxattr(ReplyPtr reply, InodeId inode, std::size_t bytes_max);
 
     // Call it before any request but INIT. Null: no passthrough.
     void use(std::unique_ptr<Passthrough> passthrough) { passthrough_ = std::move(passthrough); }
@@ -91,11 +91,11 @@ class Operations {
 
     std::string target_told(const Listing::Entry& entry) const;
     Attributes attributes_told(const Listing::Entry& entry) const;
-    void answer_lookup(const ReplyPtr& reply, NodeId parent, const std::string& name,
+    void answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
                        const Resolution& resolution);
     // The state of a readdir.
     struct DirectoryRequest {
-        NodeId node = 0;
+        InodeId inode = 0;
         DirectoryRange range;
         std::string path;
         int attempts = 2;  // to start again if the directory has other names
@@ -110,12 +110,12 @@ class Operations {
     void answer_names(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory,
                       const Listing& names, std::uint64_t first);
     ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
-    void begin_read(const ReplyPtr& reply, NodeId node, FileRange range, Attempt attempt);
-    void fetch_ahead(NodeId node, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
+    void begin_read(const ReplyPtr& reply, InodeId inode, FileRange range, Attempt attempt);
+    void fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
     void answer_read(const ReplyPtr& reply, const PendingRead& pending);
-    void find_version(const ReplyPtr& reply, NodeId node, ObjectKey key, const Attributes& found,
+    void find_version(const ReplyPtr& reply, InodeId inode, ObjectKey key, const Attributes& found,
                       int attempts);
-    void supersede(const ReplyPtr& reply, NodeId node, const Attributes& attributes);
+    void supersede(const ReplyPtr& reply, InodeId inode, const Attributes& attributes);
 
     const SessionOptions options_;
     Cache& cache_;

@@ -22,27 +22,27 @@ Passthrough::~Passthrough() {
     ends_ = true;
 }
 
-std::optional<BackingId> Passthrough::open(NodeId node, const Version& version) {
+std::optional<BackingId> Passthrough::open(InodeId inode, const Version& version) {
     std::shared_ptr<const LocalFile> file;
     {
         auto inodes = inodes_.lock();
-        const Inode& inode = (*inodes)[node];
-        if (inode.openings == 0) {
-            file = inode.kept.lock();
+        const Inode& known = (*inodes)[inode];
+        if (known.openings == 0) {
+            file = known.kept.lock();
         }
     }
     BackingId id = file != nullptr && version == file->version() ? kernel_.add(file->descriptor()) : 0;
     std::optional<BackingId> answer;
     {
         auto inodes = inodes_.lock();
-        Inode& inode = (*inodes)[node];
-        if (inode.openings == 0 && id != 0) {
-            inode.id = std::exchange(id, 0);
-            inode.open = std::move(file);
+        Inode& known = (*inodes)[inode];
+        if (known.openings == 0 && id != 0) {
+            known.id = std::exchange(id, 0);
+            known.open = std::move(file);
         }
-        if (inode.open == nullptr || version == inode.open->version()) {
-            ++inode.openings;
-            answer = inode.id;
+        if (known.open == nullptr || version == known.open->version()) {
+            ++known.openings;
+            answer = known.id;
         }
     }
     if (id != 0) {
@@ -51,17 +51,17 @@ std::optional<BackingId> Passthrough::open(NodeId node, const Version& version) 
     return answer;
 }
 
-Passthrough::Next Passthrough::close(NodeId node) {
+Passthrough::Next Passthrough::close(InodeId inode) {
     std::shared_ptr<const LocalFile> file;  // destroyed without the lock
     BackingId id = 0;
     Next next = Next::nothing;
     {
         auto inodes = inodes_.lock();
-        const auto inode = inodes->find(node);
-        if (inode != inodes->end() && --inode->second.openings == 0) {
-            id = std::exchange(inode->second.id, 0);
-            file = std::move(inode->second.open);
-            next = inode->second.kept.expired() ? Next::collect : Next::nothing;
+        const auto known = inodes->find(inode);
+        if (known != inodes->end() && --known->second.openings == 0) {
+            id = std::exchange(known->second.id, 0);
+            file = std::move(known->second.open);
+            next = known->second.kept.expired() ? Next::collect : Next::nothing;
         }
     }
     if (id != 0) {
@@ -70,24 +70,24 @@ Passthrough::Next Passthrough::close(NodeId node) {
     return next;
 }
 
-void Passthrough::collect(NodeId node, const ObjectKey& key, const Attributes& attributes) {
+void Passthrough::collect(InodeId inode, const ObjectKey& key, const Attributes& attributes) {
     if (attributes.size < file_bytes_min) {
         return;
     }
     // If too many are waiting, the next close tries again.
-    static_cast<void>(collector_.submit([this, node, key, attributes] {
+    static_cast<void>(collector_.submit([this, inode, key, attributes] {
         {
             // It may have been closed several times meanwhile.
             auto inodes = inodes_.lock();
-            if (const auto inode = inodes->find(node);
-                inode == inodes->end() || !inode->second.kept.expired()) {
+            if (const auto known = inodes->find(inode);
+                known == inodes->end() || !known->second.kept.expired()) {
                 return;
             }
         }
         const auto file = collected(key, attributes);
         auto inodes = inodes_.lock();
-        if (const auto inode = inodes->find(node); file != nullptr && inode != inodes->end()) {
-            inode->second.kept = file;
+        if (const auto known = inodes->find(inode); file != nullptr && known != inodes->end()) {
+            known->second.kept = file;
         }
     }));
 }
@@ -121,10 +121,10 @@ std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Att
     return file;
 }
 
-void Passthrough::forget(NodeId node) {
-    const auto inode = inodes_.lock()->extract(node);
-    if (inode && inode.mapped().id != 0) {
-        kernel_.remove(inode.mapped().id);  // an interrupted open
+void Passthrough::forget(InodeId inode) {
+    const auto known = inodes_.lock()->extract(inode);
+    if (known && known.mapped().id != 0) {
+        kernel_.remove(known.mapped().id);  // an interrupted open
     }
 }
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/guarded.hpp"
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 #include "cache/cache.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/local_file.hpp"
@@ -40,19 +40,19 @@ class Passthrough {
     Passthrough(Cache& cache, UniqueFd memory, Kernel kernel);
     ~Passthrough();
 
-    // Counts an open of `node`. Returns what to answer: a local file, or 0. Returns nothing, and counts
+    // Counts an open of `inode`. Returns what to answer: a local file, or 0. Returns nothing, and counts
     // nothing, if it is open from a local file of another version.
-    std::optional<BackingId> open(NodeId node, const Version& version);
+    std::optional<BackingId> open(InodeId inode, const Version& version);
 
     enum class Next { collect, nothing };
     // Counts a close. "To be collected" means: nobody has it open, and it has no local file.
-    Next close(NodeId node);
+    Next close(InodeId inode);
 
     // Runs in a thread of its own. `key` names any of the file's extents.
-    void collect(NodeId node, const ObjectKey& key, const Attributes& attributes);
+    void collect(InodeId inode, const ObjectKey& key, const Attributes& attributes);
 
     // The kernel no longer knows the inode.
-    void forget(NodeId node);
+    void forget(InodeId inode);
 
   private:
     struct Inode {
@@ -66,9 +66,9 @@ class Passthrough {
     Cache& cache_;
     const UniqueFd memory_;
     const Kernel kernel_;
-    Guarded<std::unordered_map<NodeId, Inode>> inodes_;
+    Guarded<std::unordered_map<InodeId, Inode>> inodes_;
     std::atomic<bool> ends_ = false;  // the collector stops at once
-    ReaderPool collector_{{.threads = 1, .queued_max = files_max}};
+    ThreadPool collector_{{.threads = 1, .queued_max = files_max}};
 };
 
 }  // namespace copper

@@ -33,8 +33,8 @@ class Reply {
     virtual ~Reply() = default;
 
     virtual void error(int error_number) = 0;
-    // Node 0: no such name.
-    virtual Sent entry(NodeId node, const struct stat& attributes, KernelCaching caching) = 0;
+    // Inode 0: no such name.
+    virtual Sent entry(InodeId inode, const struct stat& attributes, KernelCaching caching) = 0;
     virtual void attributes(const struct stat& attributes) = 0;
     virtual void link(const std::string& target) = 0;
     virtual Sent opened(BackingId backing) = 0;

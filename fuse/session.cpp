@@ -28,9 +28,9 @@ class KernelSession final : public Session {
           pending_(std::make_shared<PendingReplies>()),
           operations_(
               options, cache, counters,
-              {.attributes = [this](NodeId node) { notifier_.attributes(node); },
-               .content = [this](NodeId node) { notifier_.content(node); },
-               .name = [this](NodeId parent, const std::string& name,
+              {.attributes = [this](InodeId inode) { notifier_.attributes(inode); },
+               .content = [this](InodeId inode) { notifier_.content(inode); },
+               .name = [this](InodeId parent, const std::string& name,
                               std::function<void()> then) { notifier_.name(parent, name, std::move(then)); }},
               memory_.inodes()),
           served_{.operations = operations_,
@@ -79,7 +79,7 @@ class KernelSession final : public Session {
     std::atomic<bool> passes_through_ = false;
 };
 
-// If it is wanted and the kernel allows it.
+// Starts passthrough if it is wanted and the kernel allows it.
 void KernelSession::begin_passthrough() {
     if (served_.passthrough == PassthroughPolicy::off) {
         return;

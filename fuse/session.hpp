@@ -10,6 +10,7 @@
 
 #include <tl/expected.hpp>
 
+#include "base/fuse_access.hpp"
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
 #include "fuse/counters.hpp"
@@ -23,8 +24,6 @@ enum class SymlinkPolicy {
 };
 // Whether the kernel reads large files from local ones. Costs a request for each open of any file.
 enum class PassthroughPolicy { off, where_possible };
-enum class Audience { launching_user, everyone };  // everyone: the mount option allow_other of fuse(8)
-
 struct SessionOptions {
     std::string mount_point;  // an absolute path of an empty directory
     Trees trees;

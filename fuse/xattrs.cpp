@@ -22,8 +22,8 @@ void reply_sized(const ReplyPtr& reply, const std::string& value, std::size_t by
 
 }  // namespace
 
-void Operations::getxattr(ReplyPtr reply, NodeId node, std::string name, std::size_t bytes_max) {
-    const auto path = inodes_.path(node);
+void Operations::getxattr(ReplyPtr reply, InodeId inode, std::string name, std::size_t bytes_max) {
+    const auto path = inodes_.path(inode);
     if (!path) {
         reply->error(ESTALE);
         return;
@@ -46,8 +46,8 @@ void Operations::getxattr(ReplyPtr reply, NodeId node, std::string name, std::si
     }));
 }
 
-void Operations::listxattr(ReplyPtr reply, NodeId node, std::size_t bytes_max) {
-    const auto path = inodes_.path(node);
+void Operations::listxattr(ReplyPtr reply, InodeId inode, std::size_t bytes_max) {
+    const auto path = inodes_.path(inode);
     if (!path) {
         reply->error(ESTALE);
         return;

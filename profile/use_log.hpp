@@ -6,8 +6,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/guarded.hpp"
-#include "cache/cache.hpp"
+#include "cache/object.hpp"
 #include "profile/profile.hpp"
 
 namespace copper {

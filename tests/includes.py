@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Fails on an #include against the arrows of docs/developing.md: which folder may use which."""
+"""Fails on an #include against the table in docs/developing.md: which folder may use which."""
 
 import pathlib
 import re

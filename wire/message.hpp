@@ -46,7 +46,7 @@ struct Finding {
     int error = empty;  // an errno value; ETIMEDOUT: the read takes too long
     bool operator==(const Finding&) const = default;
 };
-inline constexpr std::size_t findings_max = 2;
+inline constexpr std::size_t findings_max = 3;  // of readers that try one after the other
 
 // "I need this object": goes up the tree, to the object's reader.
 struct Interest {

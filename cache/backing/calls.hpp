@@ -17,6 +17,9 @@ inline constexpr int read_attempts_max = 3;
 // For `name` in an open directory, without following a link. If `name` is empty, for the open file itself.
 SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters);
 
+// The target of a symbolic link. EINVAL: it is none.
+SystemResult<std::string> readlink_at(int directory, const std::string& name, BackingCounters& counters);
+
 // How long one read may wait for files to settle. A reader thread must not wait for seconds. Longer than the
 // longest time_to_settle().
 inline constexpr std::chrono::milliseconds patience_max{1300};

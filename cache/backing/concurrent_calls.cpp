@@ -50,9 +50,9 @@ class Blocks {
 
 }  // namespace
 
-ReaderPool& ConcurrentCalls::pool() {
+ThreadPool& ConcurrentCalls::pool() {
     std::call_once(pool_made_, [this] {
-        pool_ = std::make_unique<ReaderPool>(ReaderPool::Options{.threads = threads_max});
+        pool_ = std::make_unique<ThreadPool>(ThreadPool::Options{.threads = threads_max});
     });
     return *pool_;
 }

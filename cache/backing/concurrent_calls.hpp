@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 #include "cache/backing/calls.hpp"
 
 namespace copper {
@@ -23,10 +23,10 @@ class ConcurrentCalls {
   private:
     static constexpr std::size_t threads_max = 32;
 
-    ReaderPool& pool();
+    ThreadPool& pool();
 
     std::once_flag pool_made_;
-    std::unique_ptr<ReaderPool> pool_;
+    std::unique_ptr<ThreadPool> pool_;
 };
 
 }  // namespace copper

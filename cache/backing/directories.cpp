@@ -130,13 +130,64 @@ std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::st
     return mounts_.current()->has_lost_in(directory) ? std::optional(doubtful_lifetime) : std::nullopt;
 }
 
+// A directory that is being listed.
+struct PosixBacking::OpenDirectory {
+    const std::string& path;
+    const PathOpener::Opened& place;
+    DIR* stream;
+    BackingCounters& counters;
+    std::chrono::nanoseconds operation_time;  // the shortest so far
+    std::chrono::milliseconds patience = patience_max;
+};
+
+// `names->listed` is set if the directory was settled. If it was not, another attempt may prove more.
+SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& directory) {
+    const int fd = ::dirfd(directory.stream);
+    const auto before = settled_stat(fd, clocks_, directory.patience, directory.counters);
+    if (!before) {
+        return tl::unexpected(before.error());
+    }
+    if (auto current = listed_.find(directory.path, version_of(before->attributes)); current != nullptr) {
+        const auto lifetime = lifetime_in(directory.place.path);
+        const bool is_same = lifetime == current->object->lifetime;
+        return ListedDirectories::Found{
+            .object = is_same ? current->object : make_object(current->directory(), lifetime),
+            .names = std::move(current)};
+    }
+    const TimeWaited to_read;
+    auto names = read_names(directory.stream, directory.place, directory.counters);
+    directory.operation_time = std::min(directory.operation_time, to_read.elapsed());
+    if (!names) {
+        return tl::unexpected(names.error());
+    }
+    complete_types(*names, fd, *calls_, directory.counters);
+    const auto after = stat_at(fd, "", directory.counters);
+    if (!after) {
+        return tl::unexpected(after.error());
+    }
+    if (after->links == 0) {
+        return tl::unexpected(ENOENT);  // the directory was removed: it reads as empty
+    }
+    Directory content = names->directory();
+    content.operation_time = std::chrono::ceil<std::chrono::microseconds>(directory.operation_time);
+    if (content.bytes() > object_bytes_max) {
+        return tl::unexpected(E2BIG);
+    }
+    const bool is_unchanged = version_of(before->attributes) == version_of(*after);
+    const auto listed = is_unchanged && before->is_settled ? std::optional(version_of(*after)) : std::nullopt;
+    // Not for ever: a name that moved while it was read may be in it twice, or not at all.
+    const auto lifetime = listed ? lifetime_in(directory.place.path) : std::optional(doubtful_lifetime);
+    auto made = make_listed(*names, std::move(content), listed, lifetime);
+    return ListedDirectories::Found{.object = made->object, .names = std::move(made)};
+}
+
 ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
     using Found = ListedDirectories::Found;
     const auto failed = [](int error) { return Found{.object = make_error(error), .names = nullptr}; };
     auto& counters = counters_of(path);
     const TimeWaited to_open;
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
-    auto operation_time = to_open.elapsed();
+    const auto open_time = to_open.elapsed();
     if (!opened) {
         ++counters.listings;
         return failed(opened.error());
@@ -145,58 +196,27 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
     if (!stream) {
         return failed(stream.error());
     }
-    const int fd = ::dirfd(stream->get());
-    Found found;
-    std::chrono::milliseconds patience = patience_max;
+    OpenDirectory directory{.path = path,
+                            .place = *opened,
+                            .stream = stream->get(),
+                            .counters = counters,
+                            .operation_time = open_time};
+    SystemResult<Found> found;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto before = settled_stat(fd, clocks_, patience, counters);
-        if (!before) {
-            return failed(before.error());
-        }
-        if (auto current = listed_.find(path, version_of(before->attributes)); current != nullptr) {
-            const auto lifetime = lifetime_in(opened->path);
-            const bool is_same = lifetime == current->object->lifetime;
-            return {.object = is_same ? current->object : make_object(current->directory(), lifetime),
-                    .names = std::move(current)};
-        }
-        const TimeWaited to_read;
-        auto names = read_names(stream->get(), *opened, counters);
-        operation_time = std::min(operation_time, to_read.elapsed());
-        if (!names) {
-            return failed(names.error());
-        }
-        complete_types(*names, fd, *calls_, counters);
-        const auto after = stat_at(fd, "", counters);
-        if (!after) {
-            return failed(after.error());
-        }
-        if (after->links == 0) {
-            return failed(ENOENT);  // the directory was removed: it reads as empty
-        }
-        Directory directory = names->directory();
-        directory.operation_time = std::chrono::ceil<std::chrono::microseconds>(operation_time);
-        if (directory.bytes() > object_bytes_max) {
-            return failed(E2BIG);
-        }
-        const bool is_unchanged = version_of(before->attributes) == version_of(*after);
-        const bool is_settled = is_unchanged && before->is_settled;
-        // Not for ever: a name that moved while it was read may be in it twice, or not at all.
-        const auto lifetime = is_settled ? lifetime_in(opened->path) : std::optional(doubtful_lifetime);
-        auto listed = make_listed(*names, std::move(directory),
-                                  is_settled ? std::optional(version_of(*after)) : std::nullopt, lifetime);
-        found = {.object = listed->object, .names = std::move(listed)};
-        if (is_settled || patience.count() == 0) {
-            break;  // to read it again now would prove no more
+        found = list_once(directory);
+        const bool is_settled = found && found->names->listed;
+        if (!found || is_settled || directory.patience.count() == 0) {
+            break;
         }
     }
-    return found;
+    return found ? std::move(*found) : failed(found.error());
 }
 
 ObjectPtr PosixBacking::read_directory(const std::string& path) {
     return listed_.read(path, [&] { return list_directory(path); }).object;
 }
 
-// Of the version that is wanted, or as the directory is now.
+// The names of the wanted version, or of the present one.
 ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
     if (auto kept = listed_.find(key.path, key.version); kept != nullptr) {
         return {.object = nullptr, .names = std::move(kept)};
@@ -215,7 +235,7 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     return listed->pieces.empty() ? make_object(listed->directory().names) : listed->pieces[key.index];
 }
 
-// Otherwise the object that says why there are none.
+// The names of a batch, or the object that says why there are none.
 tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key) {
     auto [object, listed] = find_names(key);
     if (listed == nullptr) {

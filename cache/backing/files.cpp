@@ -35,13 +35,13 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
     return Blob{std::move(data), done, checksum};
 }
 
-struct Reading {
+struct ReadAttempt {
     Extent extent;
     bool is_proven;  // of one Version
 };
 
-SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, std::uint32_t index,
-                                ExtentMemory& memory, BackingCounters& counters) {
+SystemResult<ReadAttempt> read_once(int file, const SystemResult<Observed>& seen, std::uint32_t index,
+                                    ExtentMemory& memory, BackingCounters& counters) {
     if (!seen) {
         return tl::unexpected(seen.error());
     }
@@ -60,18 +60,18 @@ SystemResult<Reading> read_once(int file, const SystemResult<Observed>& seen, st
         return tl::unexpected(after.error());
     }
     const bool is_unchanged = version_of(before) == version_of(*after) && blob->size == size;
-    return Reading{.extent = {.attributes = *after, .blob = std::move(*blob)},
-                   .is_proven = is_unchanged && seen->is_settled};
+    return ReadAttempt{.extent = {.attributes = *after, .blob = std::move(*blob)},
+                       .is_proven = is_unchanged && seen->is_settled};
 }
 
 // How long to keep the bytes. Not at all if the file was changing. If its Version is not the key's: for a
 // file of several extents only briefly, for the present askers, because another opening may still find the
 // wanted Version. An extent that is the whole file is consistent in any Version.
-std::optional<std::chrono::milliseconds> lifetime_of(const Reading& reading, const ObjectKey& key) {
-    if (!reading.is_proven) {
+std::optional<std::chrono::milliseconds> lifetime_of(const ReadAttempt& attempt, const ObjectKey& key) {
+    if (!attempt.is_proven) {
         return std::chrono::milliseconds(0);
     }
-    const Attributes& attributes = reading.extent.attributes;
+    const Attributes& attributes = attempt.extent.attributes;
     const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(attributes));
     return is_wanted || extents_of(attributes.size) <= 1 ? std::nullopt : std::optional(error_lifetime);
 }
@@ -97,21 +97,21 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         }
         const int fd = (*file)->fd.get();
         const auto seen = settled_stat(fd, clocks_, patience, counters);
-        auto reading = read_once(fd, seen, key.index, *memory_, counters);
-        if (!reading) {
+        auto done = read_once(fd, seen, key.index, *memory_, counters);
+        if (!done) {
             open_files_->close(wanted, **file);
-            object = make_error(reading.error());
-            if (reading.error() != ESTALE) {  // a file kept open can give this although a new opening works
+            object = make_error(done.error());
+            if (done.error() != ESTALE) {  // a file kept open can give this although a new opening works
                 return object;
             }
             continue;
         }
-        const bool is_last = reading->is_proven || patience.count() == 0 || attempt == read_attempts_max;
+        const bool is_last = done->is_proven || patience.count() == 0 || attempt == read_attempts_max;
         if (is_last) {
-            open_files_->mark_read(wanted, **file, key.index, extents_of(reading->extent.attributes.size));
+            open_files_->mark_read(wanted, **file, key.index, extents_of(done->extent.attributes.size));
         }
-        const auto lifetime = lifetime_of(*reading, key);
-        object = make_object(std::move(reading->extent), lifetime);
+        const auto lifetime = lifetime_of(*done, key);
+        object = make_object(std::move(done->extent), lifetime);
         if (is_last) {
             return object;
         }

@@ -6,10 +6,10 @@
 #include <linux/openat2.h>
 #endif
 
-#include <array>
 #include <utility>
 
 #include "base/path.hpp"
+#include "cache/backing/calls.hpp"
 
 namespace copper {
 namespace {
@@ -31,13 +31,8 @@ UniqueFd open_without_links([[maybe_unused]] const char* path, [[maybe_unused]] 
 
 // The target of `path` if it is a symbolic link; otherwise an empty text.
 SystemResult<std::string> link_target(const std::string& path, BackingCounters& counters) {
-    std::array<char, path_bytes_max> buffer;
-    ++counters.readlinks;
-    const auto bytes = retry_eintr([&] { return ::readlink(path.c_str(), buffer.data(), buffer.size()); });
-    if (bytes < 0) {
-        return errno == EINVAL ? SystemResult<std::string>() : tl::unexpected(errno);
-    }
-    return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+    auto target = readlink_at(AT_FDCWD, path, counters);
+    return target || target.error() != EINVAL ? target : SystemResult<std::string>();
 }
 
 // `path` with all symbolic links on the way resolved. Leaves the last component as it is, and stops early

@@ -1,4 +1,5 @@
-// Reads the backing filesystem with POSIX calls.
+// Reads the backing filesystem with POSIX calls. The methods are also in directories.cpp, files.cpp and
+// xattrs.cpp.
 #pragma once
 
 #include <memory>
@@ -45,6 +46,8 @@ class PosixBacking final : public BackingStore {
     ObjectPtr make_entry(Listing::NewEntry entry);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
+    struct OpenDirectory;
+    SystemResult<ListedDirectories::Found> list_once(OpenDirectory& directory);
     ListedDirectories::Found list_directory(const std::string& path);
     ListedDirectories::Found find_names(const ObjectKey& key);
     ObjectPtr read_directory(const std::string& path);

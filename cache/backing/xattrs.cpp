@@ -30,8 +30,11 @@ bool is_unsupported(int error) {
 
 // getxattr(2) fails like this for an attribute that was removed meanwhile, or that only others may read
 // (trusted.*).
-bool is_none_for_this_user(int error) {
-    return error == ENODATA || error == EPERM || error == EACCES || is_unsupported(error);
+// An access control list that cannot be read is there all the same.
+bool is_none_for_this_user(const std::string& attribute, int error) {
+    const bool is_refused = error == EPERM || error == EACCES;
+    return error == ENODATA || is_unsupported(error) ||
+           (is_refused && !attribute.starts_with("system.posix_acl_"));
 }
 
 // The bytes that `call` writes into a buffer.
@@ -82,7 +85,7 @@ SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingC
             counters);
         if (value) {
             xattrs.emplace_back(attribute, std::move(*value));
-        } else if (!is_none_for_this_user(value.error())) {
+        } else if (!is_none_for_this_user(attribute, value.error())) {
             // Fail: without this attribute, a file could seem to have no access control list.
             return tl::unexpected(value.error());
         }
@@ -140,7 +143,7 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
         }
     });
     if (failed > 0 && failed == names.size()) {
-        return make_error(trouble);  // not each one's own
+        return make_error(trouble);  // all failed: answer once for the batch
     }
     XattrBatch batch;
     std::size_t left = batch_bytes_of_xattrs_max;

@@ -20,6 +20,8 @@
 #include "base/error_text.hpp"
 #include "base/json_text.hpp"
 #include "base/own_files.hpp"
+#include "base/shell_quote.hpp"
+#include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/python_module.hpp"
 
@@ -175,10 +177,19 @@ tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
 
 }  // namespace
 
+std::string mount_flag(const std::string& mount) {
+    return mount == canonical_mount(default_mount()) ? "" : " --mount " + shell_quote(mount);
+}
+
+std::string stop_command(const std::string& mount, StopSpan span) {
+    return std::string("'copper stop") + (span == StopSpan::this_node ? " --local" : "") + mount_flag(mount) +
+           "'";
+}
+
 std::string already_served(const InstanceRecord& served, const std::string& batch_job) {
     const std::string text = served.mount + ": already served, by process " + std::to_string(served.pid);
     return served.batch_job.empty() || served.batch_job == batch_job
-               ? text + "; end it with `copper stop`"
+               ? text + "; end it with " + stop_command(served.mount)
                : text + ", for job " + served.batch_job + "; give this job another place with --mount";
 }
 

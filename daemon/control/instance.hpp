@@ -71,6 +71,13 @@ class Instance {
     UniqueFd lock_;
 };
 
+// For a command that the user shall type: " --mount DIR"; empty if that is the default.
+std::string mount_flag(const std::string& mount);
+// The command that ends the mirror at `mount`, or clears it if it is dead, in quotes; with --local on this
+// node only.
+enum class StopSpan { job, this_node };
+std::string stop_command(const std::string& mount, StopSpan span = StopSpan::job);
+
 // The error for who wants to serve the mount that `served` serves; `batch_job` is that of the former.
 std::string already_served(const InstanceRecord& served, const std::string& batch_job);
 

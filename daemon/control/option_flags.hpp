@@ -10,7 +10,7 @@
 
 namespace copper {
 
-// `texts` must outlive the parse. `names`: flags that the application defines itself.
+// `texts` must outlive the parse. `leave_out`: flags that the application defines itself.
 inline void add_option_flags(CLI::App& app, FlagTexts& texts,
                              const std::vector<std::string>& leave_out = {}) {
     for (const auto& row : option_table()) {

@@ -27,6 +27,7 @@ inline constexpr const char* profile_off = "off";
 
 struct DaemonOptions {
     std::string mount;               // --mount DIR; default /tmp/$USER/copper
+    bool create_mount = false;       // --create-mount: make it if it is missing, remove it at the end
     std::vector<std::string> trees;  // --tree PATH, repeatable; default: every shared filesystem mounted
     std::string cores = "auto";      // --cores auto|none|LIST (hwloc/cpuset list format)
     // --cache-bytes SIZE (K, M, G, T suffixes: powers of 1024); 0: default_cache_bytes()
@@ -51,8 +52,7 @@ struct DaemonOptions {
 
     // Hidden flags, for `copper launch`. Environment and file cannot set them.
     bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount
-    bool require_key = false;   // --require-key: do not start without the job's key
-    bool create_mount = false;  // --create-mount: make the mount point if it is missing, remove it at the end
+    bool require_key = false;                         // --require-key: do not start without the job's key
     std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
     // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.
     std::vector<std::string> run_everywhere;

@@ -29,13 +29,13 @@ namespace {
 // its own, into memory made for it. MPI does not let messages of one tag overtake each other (MPI 4.0, 3.5),
 // so bodies arrive in the order of their announcements.
 //
+// Matching is in order, completion is not: a node that dies half-way through a message holds the receive that
+// its message matched for ever, and nothing tells which one that is. So no receive waits for another.
+// Messages travel in a communicator of their own, with the end of their number as the tag, and are put into
+// order here (MessageOrder).
+//
 // Over shared memory a piece is there as soon as its receive is posted: it is summed up while the processor's
 // cache has it, before the next one is posted.
-//
-// That is the order in which receives are matched, not in which they complete: a node that dies half-way
-// through a message holds the receive that its message matched for ever, and nothing tells which one that is.
-// So no receive waits for another. Messages travel in a communicator of their own, with the end of their
-// number as the tag, and are put into order here (MessageOrder).
 constexpr int body_tag = 1;
 constexpr std::size_t piece_bytes = 256U << 10;  // half of a small L2 cache, with their source
 constexpr std::size_t spare_messages_max = 16;
@@ -69,7 +69,7 @@ class Driver final : public MpiFabric {
           names_(std::move(names)),
           sealer_(options.key),
           messages_(messages),
-          outbox_({.bulk_in_flight_max = options.sends_in_flight_per_peer_max}, size_),
+          outbox_({.bulk_in_flight_max = options.bulk_sends_in_flight_per_peer_max}, size_),
           order_(self, size_, sealer_),
           next_sent_(size_),
           window_({.posted = options.receives_posted, .free = options.receives_posted / 2}) {
@@ -310,7 +310,7 @@ void Driver::lose(Rank rank) {
         }
         abandoned_bodies_.splice(abandoned_bodies_.end(), bodies_, current);
     }
-    window_.lose_link(1 + options_.sends_in_flight_per_peer_max);
+    window_.lose_link(1 + options_.bulk_sends_in_flight_per_peer_max);
     post_receives();
 }
 

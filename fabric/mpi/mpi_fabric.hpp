@@ -19,7 +19,7 @@ class MpiFabric : public Fabric {
     struct Options {
         std::size_t receives_posted = 32;       // messages that can arrive unannounced
         std::size_t bodies_in_flight_max = 32;  // large bodies being received at a time, from all senders
-        std::size_t sends_in_flight_per_peer_max = 8;  // in each lane
+        std::size_t bulk_sends_in_flight_per_peer_max = 8;  // of small messages: one
         // A node is lost if a send to it, or a body announced by it, takes longer.
         std::chrono::milliseconds send_deadline{30000};
         std::shared_ptr<ExtentMemory> memory = ExtentMemory::make();  // for arriving bodies

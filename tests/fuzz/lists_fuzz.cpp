@@ -5,6 +5,7 @@
 
 #include "base/mount_table.hpp"
 #include "base/path.hpp"
+#include "base/shell_quote.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/copper/check_causes.hpp"
 #include "tools/copper/cleanup.hpp"
@@ -46,8 +47,8 @@ void mounts(std::string_view text) {
 
 void words(std::string_view text) {
     const auto words = cli::split_words(text);
-    must(!words || cli::split_words(cli::shell_quote(*words)) == *words, "words come back");
-    must(cli::split_words(cli::shell_quote(text)) == std::vector<std::string>{std::string(text)},
+    must(!words || cli::split_words(shell_quote(*words)) == *words, "words come back");
+    must(cli::split_words(shell_quote(text)) == std::vector<std::string>{std::string(text)},
          "any text can be a word");
 }
 

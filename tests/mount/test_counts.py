@@ -77,8 +77,13 @@ class Counts(MountTestCase):
         self.assertLessEqual(start, self.requests_of(job, lambda: start_python(plain, job.root(0))))
         # On a busy machine, the kernel drops pages of a long import in each of a few runs.
         self.assertEqual(start, self.requests_of(job, lambda: storm(load, [job.root(0)]), runs=16, enough=start))
-        self.assertGreater(self.requests_of(job, lambda: storm(plain, [job.root(0)])), start)
+        if self.asks_isatty():
+            self.assertGreater(self.requests_of(job, lambda: storm(plain, [job.root(0)])), start)
         return start
+
+    def asks_isatty(self):
+        """Whether this interpreter asks isatty() of each file that it opens."""
+        return self.run_program(PYTHON, "-c", "import sys; print(sys.version_info < (3, 14))").stdout == b"True\n"
 
     def test_second_import_asks_nothing(self):
         self.check_second_import()
@@ -92,19 +97,21 @@ class Counts(MountTestCase):
         os.makedirs(packages)
         with open(f"{packages}/early.pth", "w", encoding="utf-8") as file:
             file.write("import numpy\n")
-        self.assertGreater(self.check_second_import(PYTHONUSERBASE=base), 10)
+        start = self.check_second_import(PYTHONUSERBASE=base)
+        if self.asks_isatty():
+            self.assertGreater(start, 10)
 
     def test_walks_are_answered_by_one_reader(self):
         """find on all nodes: the job lists every directory once and opens nothing."""
         job = self.launch(nodes=4, trees=[self.tree])
         walks = [subprocess.Popen(["find", job.mirrored(node, self.tree), "-size", "+1000G"]) for node in range(4)]
         self.assertEqual([0] * 4, [walk.wait(timeout=120) for walk in walks])
-        directories = sum(1 for _ in os.walk(self.tree))
+        contents = [names + files for _, names, files in os.walk(self.tree)]
         backing = job.totals()["backing"]
         self.assertEqual(0, backing["file_opens"])
-        # The job also lists the tree's parents: the kernel looks each of them up.
-        self.assertLessEqual(directories, backing["listings"])
-        self.assertLessEqual(backing["listings"], directories + self.tree.count("/"))
+        # A second reader looks whether what one finds empty really is.
+        self.assertLessEqual(len(contents), backing["listings"])
+        self.assertLessEqual(backing["listings"], len(contents) + contents.count([]))
 
     def test_stats_agree(self):
         job = self.launch(nodes=3, trees=[self.tree])

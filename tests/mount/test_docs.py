@@ -1,5 +1,6 @@
 """Every command of README.md and docs/ is run, with stand-ins for what only clusters have (tests/support/pages.py)."""
 
+import functools
 import os
 import pathlib
 import re
@@ -26,6 +27,15 @@ while [[ ${1:-} == -* ]]; do
 done
 exec "$@"
 """
+
+
+# A command of copper at the beginning of a line, after another command, or behind `srun`.
+COMMAND = re.compile(r"(?:^|[;&|(]|\bsrun\b[^;&|\n]*?)[ \t]*(?:\S*/)?copper[ \t]+([a-z]+)\b([^;&|)\n]*)", re.MULTILINE)
+
+
+@functools.cache
+def help_of(command):
+    return subprocess.run([copper_program(), command, "--help"], capture_output=True, text=True, check=True).stdout
 
 
 class Docs(MountTestCase):
@@ -94,14 +104,26 @@ class Docs(MountTestCase):
                 done = self.run_program(*job.prefix, "unshare", "--map-root-user", "--mount", "sh", "-ec", script)
                 self.assertEqual(b"fuseblk\nsolved\n", done.stdout)
 
+    def check_options(self, command, words):
+        told = help_of(command)
+        for option in re.findall(r"(?<!\S)--[a-z-]+", words.partition(" -- ")[0]):
+            self.assertRegex(told, rf"(?m)(^|[\s,]){option}(?![a-z-])")
+
     def test_commands_in_the_text(self):
         """Commands and options between backquotes exist."""
-        helps = {}
         for page in PAGES:
             text = BLOCK.sub("", page.read_text(encoding="utf-8"))
             for command, words in re.findall(r"`copper\s+([a-z]+)\b([^`]*)`", text):
                 with self.subTest(page.name, command=command, words=words):
-                    if command not in helps:
-                        helps[command] = self.run_program(copper_program(), command, "--help").stdout.decode()
-                    for option in re.findall(r"(?<!\S)--[a-z-]+", words.partition(" -- ")[0]):
-                        self.assertRegex(helps[command], rf"(?m)(^|[\s,]){option}\b")
+                    self.check_options(command, words)
+
+    def test_commands_that_are_not_run(self):
+        """Commands and options of blocks that no test runs exist."""
+        found = 0
+        for place, mark, text in blocks():
+            if mark.startswith("not run: "):
+                for command, words in COMMAND.findall(re.sub(r"(^|\s)#.*$", "", text.replace("\\\n", " "), flags=re.MULTILINE)):
+                    found += 1
+                    with self.subTest(place, command=command, words=words):
+                        self.check_options(command, words)
+        self.assertGreater(found, 0)

@@ -44,7 +44,7 @@ class BadInput(MountTestCase):
                                "sh", "-c", 'ulimit -n 32; exec "$@"', "sh", copper_program(), "doctor", "--tree", TREE,
                                "--launcher", "none"], capture_output=True, text=True, env=clean_environment(), check=False)
         self.assertEqual((1, "copper: 2 problems (see above)\n"), (done.returncode, done.stderr), done.stdout)
-        self.assertIn("PROBLEM  fuse: /dev/fuse does not exist\n         -> load the kernel's module", done.stdout)
+        self.assertIn("PROBLEM  fuse: there is no /dev/fuse\n         -> load the kernel's module", done.stdout)
         self.assertIn("PROBLEM  limits: at most 32 files may be open", done.stdout)
 
     def doctor(self, *words, prefix=(), code=0, **environment):
@@ -66,7 +66,7 @@ class BadInput(MountTestCase):
         self.assertRegex(self.doctor("--launcher", "none"),
                          f"warning  others: {job.mount}: its daemons have ended without cleaning up\n +-> clear it with {stop}")
         self.assertRegex(self.doctor("--launcher", "none", "--mount", job.root(0), code=1),
-                         f"PROBLEM  mount: {job.root(0)} is a dead Copper mount\n +-> clear it with 'copper stop --local'\n")
+                         f"PROBLEM  mount: {job.root(0)} is a dead Copper mount\n +-> clear it with 'copper stop --local --mount {job.root(0)}'\n")
         self.assertEqual(0, job.stop().returncode)
         self.assertNotIn(job.mount, self.doctor("--launcher", "none"))
 

@@ -241,7 +241,7 @@ class Sites(MountTestCase):
         self.run_program("cmake", "--install", build_directory(), "--prefix", self.installed)
         self.site = f"{self.installed}/libexec/copper/site"
         self.copies = self.make_directory()  # instead of mom_priv
-        self.run_program("bash", "-ec", block_with("docs/site.md", "torque.sh").replace("/opt/copper", self.installed),
+        self.run_program("bash", "-ec", block_with("docs/site.md", "torque.sh").replace("/opt/copper/current", self.installed),
                          cwd=self.copies)
 
     def torque(self, name, batch_job):

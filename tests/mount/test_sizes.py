@@ -102,6 +102,25 @@ class Sizes(MountTestCase):
                 for node in range(2):
                     self.assertEqual("new", self.judge(reading.read(way, job.mirrored(node, path)), path))
 
+    def test_directory_exchanged_for_an_older_one(self):
+        """A roll-back: `mv app app.bad; mv app.old app`. The files have other sizes, and older time stamps."""
+        parent = os.path.dirname(self.original)
+        older = f"{parent}/older"
+        os.mkdir(older)
+        for before, after in SMALL + LARGE:
+            with open(f"{older}/file-{before}-{after}", "xb") as file:
+                file.write(reading.content("b", after))
+        time.sleep(1.1)  # also where time stamps are whole seconds
+        paths = [self.add(f"file-{before}-{after}", before, after) for before, after in SMALL + LARGE]
+        time.sleep(0.3)
+        job = self.launch(nodes=2, trees=[parent])
+        self.list_everywhere(job)
+        os.rename(self.original, f"{parent}/bad")
+        os.rename(older, self.original)
+        for way in reading.WAYS:
+            with self.subTest(way=way):
+                self.check_reads(job, paths, way)
+
     def test_opened_before_it_changed(self):
         """A program with the file open keeps its version, or gets an error."""
         for before, after in SMALL + LARGE:

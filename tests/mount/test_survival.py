@@ -130,7 +130,7 @@ class Survival(MountTestCase):
         self.assertEqual([("0", "serving"), ("1", "degraded")], [(node["RANK"], node["STATE"]) for node in nodes])
         done = job.command("status", "--mount", job.mount)
         self.assertEqual((1, "copper: only 1 of 2 nodes serve\n"), (done.returncode, done.stderr))
-        self.assertRegex(done.stdout, "^1 of 2 nodes serve; mirror of .*\n  [^ ]+ reads alone: .*killed")
+        self.assertRegex(done.stdout, "^1 of 2 nodes serve; mirror of .*\n  [^ ]+: reads alone: .*killed")
         stats = job.stats()
         self.assertEqual(["serving", "degraded"], [node["state"] for node in stats["per_node"]])
         logs = job.logs()

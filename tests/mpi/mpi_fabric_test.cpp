@@ -347,7 +347,7 @@ int run(std::string_view scenario) {
     // Small limits, so that they are reached.
     auto fabric = MpiFabric::start({.receives_posted = 4,
                                     .bodies_in_flight_max = 2,
-                                    .sends_in_flight_per_peer_max = 4,
+                                    .bulk_sends_in_flight_per_peer_max = 4,
                                     .send_deadline = scenario == "loss" ? 5000ms : 60000ms,
                                     .key = key_in(scenario)});
     if (!fabric) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/cache.hpp"
+#include "base/clock.hpp"
 
 namespace copper::sim {
 

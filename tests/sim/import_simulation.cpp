@@ -13,10 +13,10 @@
 
 #include "base/path.hpp"
 #include "cache/cache.hpp"
+#include "cache/entry_resolver.hpp"
 #include "cache/guesses/guesses.hpp"
 #include "cache/names.hpp"
 #include "cache/read_ahead.hpp"
-#include "cache/resolve.hpp"
 #include "collectives/protocol.hpp"
 #include "collectives/read_queue.hpp"
 #include "profile/replay.hpp"
@@ -118,7 +118,10 @@ struct Schedule {
     template <typename IsAsked>
     Schedule(const ImportTrace& trace, microseconds saved, IsAsked is_asked)
         : by_answer(trace.requests.size()) {
-        const auto answered = [&](std::size_t i) { return trace.requests[i].at + trace.requests[i].took; };
+        // Some took less than a microsecond. No request may wait for its own answer.
+        const auto answered = [&](std::size_t i) {
+            return trace.requests[i].at + std::max(trace.requests[i].took, microseconds(1));
+        };
         std::iota(by_answer.begin(), by_answer.end(), std::size_t{0});
         std::stable_sort(by_answer.begin(), by_answer.end(),
                          [&](std::size_t a, std::size_t b) { return answered(a) < answered(b); });

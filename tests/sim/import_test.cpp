@@ -83,6 +83,14 @@ TEST(Import, ASeedReplaysExactly) {
     EXPECT_NE(import_through_copper(trace(), scenario).history, report.history);
 }
 
+TEST(Import, EndsWhereRequestsTookNoTime) {
+    ImportTrace at_once = trace();
+    for (auto& request : at_once.requests) {
+        request.took = std::chrono::microseconds(0);
+    }
+    expect_right(import_through_copper(at_once, on_lustre(3)));
+}
+
 TEST(Import, ATraceThatIsNoneIsRefused) {
     EXPECT_FALSE(read_trace("/dev/null").has_value());
     EXPECT_FALSE(read_trace("/dev/null/none").has_value());

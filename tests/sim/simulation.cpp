@@ -8,9 +8,9 @@
 
 #include "base/path.hpp"
 #include "cache/codec.hpp"
+#include "cache/entry_resolver.hpp"
 #include "cache/guesses/guesses.hpp"
 #include "cache/names.hpp"
-#include "cache/resolve.hpp"
 #include "wire/verify.hpp"
 
 namespace copper::sim {
@@ -164,7 +164,7 @@ class Simulation::Node final : public Protocol::Effects {
 
     ObjectPtr read_store(const ObjectKey& key) {
         const Scenario& scenario = simulation_.scenario_;
-        const bool is_broken = self_.value < scenario.broken_mounts;
+        const bool is_broken = self_.value >= scenario.nodes - scenario.broken_mounts;
         return coded(simulation_.store_.read(key, is_broken ? scenario.trouble : Trouble::none));
     }
 

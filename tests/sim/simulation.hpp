@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cache/cache.hpp"
-#include "cache/resolve.hpp"
+#include "cache/entry_resolver.hpp"
 #include "collectives/protocol.hpp"
 #include "tests/sim/events.hpp"
 #include "tests/sim/simulated_store.hpp"
@@ -70,7 +70,7 @@ struct Scenario {
     microseconds stall_begin{0};      // the backing filesystem answers nobody from then on
     microseconds stall{0};            // for so long
     std::uint32_t readers_lost = 0;   // of the trees, the first ones: each crashes in the middle of a read
-    std::uint32_t broken_mounts = 0;  // nodes, the first ones, on which the backing filesystem is in trouble
+    std::uint32_t broken_mounts = 0;  // nodes, the last ones, on which the backing filesystem is in trouble
     Trouble trouble = Trouble::unmounted;
     std::uint32_t slow_disks = 0;  // nodes, the first ones, whose reads take so much longer
     microseconds slow_disk_delay{0};

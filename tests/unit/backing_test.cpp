@@ -67,7 +67,7 @@ class Backing : public testing::TestWithParam<PathOpener::Method> {
                    std::uint64_t version = 0) {
         return backing.read({.kind = kind, .path = path, .index = index, .version = version});
     }
-    // All names of a directory, out of its pieces; nothing if one is not to be had.
+    // All names of a directory, out of its pieces; nothing if one is not available.
     std::vector<std::string> names_of(PosixBacking& from, const std::string& path, const Directory& listed) {
         std::vector<std::string> names;
         for (std::uint32_t i = 0; i < listed.first_names.size(); ++i) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/shell_quote.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {

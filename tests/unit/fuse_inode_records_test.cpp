@@ -22,10 +22,10 @@ Attributes file(std::uint64_t version) {
 Attributes directory() {
     return {.inode = 7, .mode = S_IFDIR | 0755, .links = 2};
 }
-InodeRecords::Record record(NodeId node, const Attributes& attributes) {
-    return {.node = node,
-            .parent = root_node,
-            .lookups = node,
+InodeRecords::Record record(InodeId inode, const Attributes& attributes) {
+    return {.inode = inode,
+            .parent = root_inode,
+            .lookups = inode,
             .children = 0,
             .state = InodeState::listed,
             .name_bytes = 0,
@@ -34,11 +34,11 @@ InodeRecords::Record record(NodeId node, const Attributes& attributes) {
 
 class InodeRecordsTest : public testing::Test {
   protected:
-    static std::map<NodeId, const InodeRecords::Record*> all_of(const InodeRecords& records) {
-        std::map<NodeId, const InodeRecords::Record*> found;
+    static std::map<InodeId, const InodeRecords::Record*> all_of(const InodeRecords& records) {
+        std::map<InodeId, const InodeRecords::Record*> found;
         records.for_each([&](InodeRecords::Position position) {
             const auto& one = records.at(position);
-            EXPECT_TRUE(found.emplace(one.node, &one).second);
+            EXPECT_TRUE(found.emplace(one.inode, &one).second);
         });
         return found;
     }
@@ -57,11 +57,11 @@ TEST_F(InodeRecordsTest, TellWhatTheyWereTold) {
         records.remove(b);
     }
     const InodeRecords records(memory.inodes());
-    EXPECT_EQ(records.last_node(), 9U);
+    EXPECT_EQ(records.last_inode(), 9U);
     const auto found = all_of(records);
     ASSERT_EQ(found.size(), 2U);
     EXPECT_EQ(found.at(2)->name(), "a");
-    EXPECT_EQ(found.at(2)->parent, root_node);
+    EXPECT_EQ(found.at(2)->parent, root_inode);
     EXPECT_EQ(found.at(2)->attributes, file(1));
     EXPECT_EQ(found.at(2)->lookups, 4U);
     EXPECT_EQ(found.at(2)->state, InodeState::kept_and_read);
@@ -71,13 +71,13 @@ TEST_F(InodeRecordsTest, TellWhatTheyWereTold) {
 TEST_F(InodeRecordsTest, AreRewrittenWhenMostOfThemAreGone) {
     InodeRecords records(memory.inodes());
     const std::string name(200, 'x');
-    NodeId node = 1;
+    InodeId inode = 1;
     std::size_t left = 0;
     while (!records.should_be_rewritten()) {
-        ASSERT_LT(node, 1'000'000U);
-        ++node;
-        const auto position = records.add(record(node, file(node)), name + std::to_string(node));
-        if (node % 10 != 0) {
+        ASSERT_LT(inode, 1'000'000U);
+        ++inode;
+        const auto position = records.add(record(inode, file(inode)), name + std::to_string(inode));
+        if (inode % 10 != 0) {
             records.remove(position);
         } else {
             ++left;
@@ -93,25 +93,25 @@ TEST_F(InodeRecordsTest, AreRewrittenWhenMostOfThemAreGone) {
         ASSERT_EQ(inode->lookups, id);
         ASSERT_EQ(inode->attributes, file(id));
     }
-    EXPECT_EQ(records.last_node(), node);
+    EXPECT_EQ(records.last_inode(), inode);
 }
 
 TEST_F(InodeRecordsTest, ATableIsTheSameInTheNextProcess) {
-    NodeId d = 0, f = 0, old = 0, gone = 0;
+    InodeId d = 0, f = 0, old = 0, gone = 0;
     {
         InodeTable table(directory(), memory.inodes());
-        d = table.look_up(root_node, "d", directory())->node;
-        f = table.look_up(d, "f", file(1))->node;
+        d = table.look_up(root_inode, "d", directory())->inode;
+        f = table.look_up(d, "f", file(1))->inode;
         table.look_up(d, "f", file(1));
         table.hand_out(f, file(1), InodeTable::Bytes::some);
-        old = table.look_up(d, "changed", file(2))->node;
+        old = table.look_up(d, "changed", file(2))->inode;
         table.hand_out(old, file(2), InodeTable::Bytes::some);
         table.supersede(old, file(3));
-        gone = table.look_up(d, "gone", file(4))->node;
+        gone = table.look_up(d, "gone", file(4))->inode;
         table.forget(gone, 1);
     }
     InodeTable table(directory(), memory.inodes());
-    EXPECT_EQ(table.path(root_node), "/");
+    EXPECT_EQ(table.path(root_inode), "/");
     EXPECT_EQ(table.path(f), "/d/f");
     EXPECT_EQ(table.attributes(f), file(1));
     Attributes newer = file(1);
@@ -121,52 +121,52 @@ TEST_F(InodeRecordsTest, ATableIsTheSameInTheNextProcess) {
     // Who has the old file open keeps it, the name means the new one.
     EXPECT_EQ(table.attributes(old), file(2));
     const auto successor = table.look_up(d, "changed", file(2));
-    EXPECT_NE(successor->node, old);
+    EXPECT_NE(successor->inode, old);
     EXPECT_EQ(successor->attributes, file(3));
     // Counts are kept: the kernel forgets what it has looked up, and no more is left.
     EXPECT_EQ(table.forget(f, 1), InodeTable::Known::still);
     EXPECT_EQ(table.forget(f, 1), InodeTable::Known::no_more);
     table.forget(old, 1);
     EXPECT_EQ(table.forget(d, 1), InodeTable::Known::still) << "there is an inode below it";
-    EXPECT_EQ(table.path(successor->node), "/d/changed");
+    EXPECT_EQ(table.path(successor->inode), "/d/changed");
     // No number is given twice.
-    EXPECT_GT(table.look_up(d, "new", file(5))->node, gone);
+    EXPECT_GT(table.look_up(d, "new", file(5))->inode, gone);
 }
 
 // A process that was killed when it had written an inode's new record, and not removed the old one.
 TEST_F(InodeRecordsTest, TheLaterOneOfTwoIsRight) {
     Attributes newer = file(1);
     newer.changed.seconds += 1;
-    NodeId node = 0;
+    InodeId inode = 0;
     {
         InodeTable table(directory(), memory.inodes());
-        node = table.look_up(root_node, "f", file(1))->node;
+        inode = table.look_up(root_inode, "f", file(1))->inode;
         InodeRecords records(memory.inodes());
-        records.add(record(node, newer), "f");
+        records.add(record(inode, newer), "f");
     }
     InodeTable table(directory(), memory.inodes());
     EXPECT_EQ(table.size(), 2U);
-    EXPECT_EQ(table.attributes(node), newer);
-    EXPECT_EQ(table.look_up(root_node, "f", newer)->node, node);
+    EXPECT_EQ(table.attributes(inode), newer);
+    EXPECT_EQ(table.look_up(root_inode, "f", newer)->inode, inode);
 }
 
 TEST_F(InodeRecordsTest, ATableIsTheSameAfterTheyMoved) {
     InodeTable table(directory(), memory.inodes());
     constexpr int files = 200'000;
-    std::vector<NodeId> nodes;
+    std::vector<InodeId> inodes;
     for (int i = 0; i < files; ++i) {
-        nodes.push_back(table.look_up(root_node, std::to_string(i), file(1))->node);
+        inodes.push_back(table.look_up(root_inode, std::to_string(i), file(1))->inode);
     }
     for (int i = 0; i < files; ++i) {
         if (i % 10 != 0) {
-            ASSERT_EQ(table.forget(nodes[static_cast<std::size_t>(i)], 1), InodeTable::Known::no_more);
+            ASSERT_EQ(table.forget(inodes[static_cast<std::size_t>(i)], 1), InodeTable::Known::no_more);
         }
     }
     EXPECT_EQ(table.size(), 1U + files / 10);
     for (int i = 0; i < files; i += 10) {
-        const NodeId node = nodes[static_cast<std::size_t>(i)];
-        ASSERT_EQ(table.path(node), "/" + std::to_string(i));
-        ASSERT_EQ(table.look_up(root_node, std::to_string(i), file(1))->node, node);
+        const InodeId inode = inodes[static_cast<std::size_t>(i)];
+        ASSERT_EQ(table.path(inode), "/" + std::to_string(i));
+        ASSERT_EQ(table.look_up(root_inode, std::to_string(i), file(1))->inode, inode);
     }
 }
 

@@ -26,16 +26,16 @@ class InodeTableTest : public testing::Test {
     InodeTable table{directory(), memory.inodes()};
 };
 
-NodeId look_up(InodeTable& table, NodeId parent, std::string_view name, const Attributes& attributes) {
-    return table.look_up(parent, name, attributes).value().node;
+InodeId look_up(InodeTable& table, InodeId parent, std::string_view name, const Attributes& attributes) {
+    return table.look_up(parent, name, attributes).value().inode;
 }
 
-TEST_F(InodeTableTest, GivesTheSameNodeAsLongAsItIsKnown) {
-    const NodeId a = look_up(table, root_node, "a", directory());
-    const NodeId b = look_up(table, a, "b", file(1));
+TEST_F(InodeTableTest, GivesTheSameInodeAsLongAsItIsKnown) {
+    const InodeId a = look_up(table, root_inode, "a", directory());
+    const InodeId b = look_up(table, a, "b", file(1));
     EXPECT_EQ(look_up(table, a, "b", file(1)), b);
     EXPECT_EQ(table.path(b), "/a/b");
-    EXPECT_EQ(table.path(root_node), "/");
+    EXPECT_EQ(table.path(root_inode), "/");
     table.forget(b, 1);
     EXPECT_EQ(table.path(b), "/a/b");
     table.forget(b, 1);
@@ -44,13 +44,13 @@ TEST_F(InodeTableTest, GivesTheSameNodeAsLongAsItIsKnown) {
 }
 
 TEST_F(InodeTableTest, KeepsADirectoryAsLongAsItHasInodesBelow) {
-    const NodeId a = look_up(table, root_node, "a", directory());
-    const NodeId b = look_up(table, a, "b", directory());
-    const NodeId c = look_up(table, b, "c", file(1));
+    const InodeId a = look_up(table, root_inode, "a", directory());
+    const InodeId b = look_up(table, a, "b", directory());
+    const InodeId c = look_up(table, b, "c", file(1));
     table.forget(a, 1);
     table.forget(b, 1);
     EXPECT_EQ(table.path(c), "/a/b/c");
-    EXPECT_EQ(look_up(table, root_node, "a", directory()), a);
+    EXPECT_EQ(look_up(table, root_inode, "a", directory()), a);
     table.forget(c, 1);
     EXPECT_EQ(table.size(), 2U);
     table.forget(a, 1);
@@ -58,11 +58,11 @@ TEST_F(InodeTableTest, KeepsADirectoryAsLongAsItHasInodesBelow) {
 }
 
 TEST_F(InodeTableTest, IgnoresTooManyForgetsAndTheRoots) {
-    const NodeId a = look_up(table, root_node, "a", directory());
+    const InodeId a = look_up(table, root_inode, "a", directory());
     table.forget(a, 100);
     table.forget(a, 1);
-    table.forget(root_node, 1);
-    EXPECT_EQ(table.path(root_node), "/");
+    table.forget(root_inode, 1);
+    EXPECT_EQ(table.path(root_inode), "/");
     EXPECT_EQ(table.size(), 1U);
 }
 
@@ -71,57 +71,57 @@ TEST_F(InodeTableTest, RefusesANameInAnUnknownDirectory) {
 }
 
 TEST_F(InodeTableTest, TakesWhateverVersionComesFirst) {
-    const NodeId node = look_up(table, root_node, "f", file(1));
-    EXPECT_EQ(table.hand_out(node, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
-    EXPECT_EQ(table.attributes(node), file(2));
-    EXPECT_EQ(table.hand_out(node, file(2), InodeTable::Bytes::some), InodeTable::Verdict::current);
-    EXPECT_EQ(table.hand_out(node, file(1), InodeTable::Bytes::some), InodeTable::Verdict::other);
-    EXPECT_EQ(table.hand_out(node, file(3), InodeTable::Bytes::none), InodeTable::Verdict::other);
+    const InodeId inode = look_up(table, root_inode, "f", file(1));
+    EXPECT_EQ(table.hand_out(inode, file(2), InodeTable::Bytes::some), InodeTable::Verdict::adopted);
+    EXPECT_EQ(table.attributes(inode), file(2));
+    EXPECT_EQ(table.hand_out(inode, file(2), InodeTable::Bytes::some), InodeTable::Verdict::current);
+    EXPECT_EQ(table.hand_out(inode, file(1), InodeTable::Bytes::some), InodeTable::Verdict::other);
+    EXPECT_EQ(table.hand_out(inode, file(3), InodeTable::Bytes::none), InodeTable::Verdict::other);
 }
 
 TEST_F(InodeTableTest, TellsTheBytesAttributesRatherThanAnOlderListings) {
-    const NodeId node = look_up(table, root_node, "f", file(1));
-    table.hand_out(node, file(2), InodeTable::Bytes::some);
-    const auto told = table.look_up(root_node, "f", file(1));
-    EXPECT_EQ(told->node, node);
+    const InodeId inode = look_up(table, root_inode, "f", file(1));
+    table.hand_out(inode, file(2), InodeTable::Bytes::some);
+    const auto told = table.look_up(root_inode, "f", file(1));
+    EXPECT_EQ(told->inode, inode);
     EXPECT_EQ(told->attributes, file(2));
 }
 
-TEST_F(InodeTableTest, GivesANewNodeToANewerVersionAndToAnotherType) {
-    const NodeId old = look_up(table, root_node, "f", file(1));
+TEST_F(InodeTableTest, GivesANewInodeToANewerVersionAndToAnotherType) {
+    const InodeId old = look_up(table, root_inode, "f", file(1));
     table.hand_out(old, file(1), InodeTable::Bytes::some);
-    const NodeId newer = look_up(table, root_node, "f", file(2));
+    const InodeId newer = look_up(table, root_inode, "f", file(2));
     EXPECT_NE(newer, old);
     EXPECT_EQ(table.path(old), "/f");
-    EXPECT_EQ(look_up(table, root_node, "f", file(2)), newer);
-    const NodeId other = look_up(table, root_node, "f", directory());
+    EXPECT_EQ(look_up(table, root_inode, "f", file(2)), newer);
+    const InodeId other = look_up(table, root_inode, "f", directory());
     EXPECT_NE(other, newer);
     table.forget(old, 1);
-    EXPECT_EQ(look_up(table, root_node, "f", directory()), other);
+    EXPECT_EQ(look_up(table, root_inode, "f", directory()), other);
 }
 
 TEST_F(InodeTableTest, NeverChangesTheSizeOfANode) {
     Attributes longer = file(2);
     longer.size += 1;
-    const NodeId node = look_up(table, root_node, "f", file(1));
-    EXPECT_EQ(table.hand_out(node, longer, InodeTable::Bytes::some), InodeTable::Verdict::other);
-    EXPECT_EQ(table.attributes(node), file(1));
-    EXPECT_EQ(table.look_up(root_node, "f", file(2))->node, node);
-    EXPECT_EQ(table.attributes(node), file(2));
-    const auto told = table.look_up(root_node, "f", longer);
-    EXPECT_NE(told->node, node);
+    const InodeId inode = look_up(table, root_inode, "f", file(1));
+    EXPECT_EQ(table.hand_out(inode, longer, InodeTable::Bytes::some), InodeTable::Verdict::other);
+    EXPECT_EQ(table.attributes(inode), file(1));
+    EXPECT_EQ(table.look_up(root_inode, "f", file(2))->inode, inode);
+    EXPECT_EQ(table.attributes(inode), file(2));
+    const auto told = table.look_up(root_inode, "f", longer);
+    EXPECT_NE(told->inode, inode);
     EXPECT_EQ(told->attributes, longer);
-    EXPECT_EQ(table.attributes(node), file(2));
-    EXPECT_NE(look_up(table, root_node, "f", file(1)), told->node) << "there are no bytes that know better";
+    EXPECT_EQ(table.attributes(inode), file(2));
+    EXPECT_NE(look_up(table, root_inode, "f", file(1)), told->inode) << "there are no bytes that know better";
     // The kernel does not look at a directory's size.
     Attributes grown = directory();
     grown.size = 4096;
-    EXPECT_EQ(look_up(table, root_node, "d", directory()), look_up(table, root_node, "d", grown));
+    EXPECT_EQ(look_up(table, root_inode, "d", directory()), look_up(table, root_inode, "d", grown));
 }
 
 TEST_F(InodeTableTest, KeepsWhatSupersedesAnInode) {
-    const NodeId d = look_up(table, root_node, "d", directory());
-    const NodeId old = look_up(table, d, "f", file(1));
+    const InodeId d = look_up(table, root_inode, "d", directory());
+    const InodeId old = look_up(table, d, "f", file(1));
     table.hand_out(old, file(1), InodeTable::Bytes::some);
     const auto place = table.supersede(old, file(2));
     ASSERT_TRUE(place);
@@ -130,50 +130,68 @@ TEST_F(InodeTableTest, KeepsWhatSupersedesAnInode) {
     EXPECT_TRUE(table.supersede(old, file(2))) << "the kernel may not have been told yet";
     EXPECT_EQ(table.attributes(old), file(1));
     const auto told = table.look_up(d, "f", file(1));
-    EXPECT_NE(told->node, old);
+    EXPECT_NE(told->inode, old);
     EXPECT_EQ(told->attributes, file(2));
-    table.forget(told->node, 1);
-    EXPECT_EQ(look_up(table, d, "f", file(1)), told->node);
-    table.forget(told->node, 1);
+    table.forget(told->inode, 1);
+    EXPECT_EQ(look_up(table, d, "f", file(1)), told->inode);
+    table.forget(told->inode, 1);
     // The same again, and then a Listing that is newer still.
-    EXPECT_TRUE(table.supersede(told->node, file(3)));
-    EXPECT_FALSE(table.path(told->node));
+    EXPECT_TRUE(table.supersede(told->inode, file(3)));
+    EXPECT_FALSE(table.path(told->inode));
     EXPECT_EQ(table.look_up(d, "f", file(1))->attributes, file(3));
     EXPECT_EQ(table.look_up(d, "f", file(4))->attributes, file(4));
 }
 
+// As when a directory is exchanged for an older one: its files have other bytes, and older time stamps.
+TEST_F(InodeTableTest, KeepsWhatIsOlderThanTheListing) {
+    Attributes older = file(1);
+    older.size += 1;
+    const InodeId listed = look_up(table, root_inode, "f", file(2));
+    ASSERT_TRUE(table.supersede(listed, older));
+    const auto told = table.look_up(root_inode, "f", file(2));
+    EXPECT_EQ(told->attributes, older) << "the Listing is known to be outdated";
+    EXPECT_EQ(table.hand_out(told->inode, older, InodeTable::Bytes::some), InodeTable::Verdict::current);
+    EXPECT_EQ(look_up(table, root_inode, "f", file(2)), told->inode);
+    EXPECT_EQ(table.look_up(root_inode, "f", file(3))->attributes, file(3)) << "another Listing";
+
+    Attributes same_size = file(1);
+    const InodeId adopted = look_up(table, root_inode, "g", file(2));
+    EXPECT_EQ(table.hand_out(adopted, same_size, InodeTable::Bytes::some), InodeTable::Verdict::adopted);
+    EXPECT_EQ(look_up(table, root_inode, "g", file(2)), adopted);
+}
+
 TEST_F(InodeTableTest, SupersedesWhatAFileWasInTheMiddleOfAChange) {
-    const NodeId old = look_up(table, root_node, "f", file(1));
+    const InodeId old = look_up(table, root_inode, "f", file(1));
     Attributes half = file(2);
     half.size += 1;
     ASSERT_TRUE(table.supersede(old, half));
     ASSERT_TRUE(table.supersede(old, file(2))) << "the same time stamps, and then another size";
-    const auto told = table.look_up(root_node, "f", file(1));
+    const auto told = table.look_up(root_inode, "f", file(1));
     EXPECT_EQ(told->attributes, file(2));
     ASSERT_TRUE(table.supersede(old, file(1)));
-    EXPECT_EQ(look_up(table, root_node, "f", file(1)), told->node) << "older";
-    table.detach(told->node);
+    EXPECT_EQ(look_up(table, root_inode, "f", file(1)), told->inode) << "older";
+    table.detach(told->inode);
     ASSERT_TRUE(table.supersede(old, file(3)));
-    EXPECT_EQ(table.look_up(root_node, "f", file(1))->attributes, file(3));
+    EXPECT_EQ(table.look_up(root_inode, "f", file(1))->attributes, file(3));
 }
 
-TEST_F(InodeTableTest, ADetachedNodeLivesOnWithoutItsName) {
-    const NodeId old = look_up(table, root_node, "f", file(1));
+TEST_F(InodeTableTest, ADetachedInodeLivesOnWithoutItsName) {
+    const InodeId old = look_up(table, root_inode, "f", file(1));
     table.detach(old);
-    table.detach(root_node);
-    const NodeId now = look_up(table, root_node, "f", file(1));
+    table.detach(root_inode);
+    const InodeId now = look_up(table, root_inode, "f", file(1));
     EXPECT_NE(now, old);
     EXPECT_EQ(table.path(old), "/f");
     EXPECT_EQ(table.forget(old, 1), InodeTable::Known::no_more);
-    EXPECT_EQ(look_up(table, root_node, "f", file(1)), now);
+    EXPECT_EQ(look_up(table, root_inode, "f", file(1)), now);
 }
 
 TEST_F(InodeTableTest, CountsLookupsOfManyThreads) {
     constexpr int rounds = 2000;
     const auto churn = [this] {
         for (int i = 0; i < rounds; ++i) {
-            const NodeId a = look_up(table, root_node, "a", directory());
-            const NodeId f = look_up(table, a, std::to_string(i % 7), file(1));
+            const InodeId a = look_up(table, root_inode, "a", directory());
+            const InodeId f = look_up(table, a, std::to_string(i % 7), file(1));
             EXPECT_TRUE(table.path(f));
             table.hand_out(f, file(1), InodeTable::Bytes::some);
             table.forget(f, 1);

@@ -24,7 +24,7 @@ namespace {
 struct Answer {
     int replies = 0;
     int error = 0;
-    NodeId node = 0;
+    InodeId inode = 0;
     KernelCaching caching = KernelCaching::forever;
     struct stat st {};
     std::string text;  // bytes or a link's target
@@ -38,8 +38,8 @@ class FakeReply final : public Reply {
     FakeReply(Answer& answer, Sent sent) : answer_(answer), sent_(sent) {}
 
     void error(int error_number) override { once().error = error_number; }
-    Sent entry(NodeId node, const struct stat& attributes, KernelCaching caching) override {
-        once().node = node;
+    Sent entry(InodeId inode, const struct stat& attributes, KernelCaching caching) override {
+        once().inode = inode;
         answer_.st = attributes;
         answer_.caching = caching;
         return sent_;
@@ -155,39 +155,39 @@ class FuseOperations : public testing::Test {
     ReplyPtr reply(Answer& answer, Sent sent = Sent::yes) {
         return std::make_shared<FakeReply>(answer, sent);
     }
-    Answer lookup(NodeId parent, std::string_view name) {
+    Answer lookup(InodeId parent, std::string_view name) {
         Answer answer;
         operations.lookup(reply(answer), parent, name);
         return answer;
     }
-    Answer getattr(NodeId node) {
+    Answer getattr(InodeId inode) {
         Answer answer;
-        operations.getattr(reply(answer), node);
+        operations.getattr(reply(answer), inode);
         return answer;
     }
-    Answer read(NodeId node, std::uint64_t offset, std::size_t bytes) {
+    Answer read(InodeId inode, std::uint64_t offset, std::size_t bytes) {
         Answer answer;
-        operations.read(reply(answer), node, {.offset = offset, .bytes = bytes});
+        operations.read(reply(answer), inode, {.offset = offset, .bytes = bytes});
         return answer;
     }
-    Answer readdir(NodeId node, std::size_t bytes, std::uint64_t offset, Operations::Entries entries,
+    Answer readdir(InodeId inode, std::size_t bytes, std::uint64_t offset, Operations::Entries entries,
                    Sent sent = Sent::yes) {
         Answer answer;
-        operations.readdir(reply(answer, sent), node,
+        operations.readdir(reply(answer, sent), inode,
                            {.bytes_max = bytes, .offset = offset, .entries = entries});
         return answer;
     }
-    Answer getxattr(NodeId node, const std::string& name, std::size_t bytes) {
+    Answer getxattr(InodeId inode, const std::string& name, std::size_t bytes) {
         Answer answer;
-        operations.getxattr(reply(answer), node, name, bytes);
+        operations.getxattr(reply(answer), inode, name, bytes);
         return answer;
     }
-    Answer open(NodeId node, Sent sent = Sent::yes) {
+    Answer open(InodeId inode, Sent sent = Sent::yes) {
         Answer answer;
-        operations.open(reply(answer, sent), node);
+        operations.open(reply(answer, sent), inode);
         return answer;
     }
-    NodeId tree() { return lookup(root_node, "t").node; }
+    InodeId tree() { return lookup(root_inode, "t").inode; }
 
     std::map<ObjectKey, ObjectPtr> objects;
     bool hold = false;
@@ -195,8 +195,8 @@ class FuseOperations : public testing::Test {
     std::set<ObjectKey> asked;
     int fetches = 0;
     std::map<ObjectKind, int> fetched;
-    std::vector<NodeId> invalidated;
-    std::vector<NodeId> contents_invalidated;
+    std::vector<InodeId> invalidated;
+    std::vector<InodeId> contents_invalidated;
     std::vector<std::string> names_invalidated;
     bool hold_notices = false;
     std::deque<std::function<void()>> held_notices;
@@ -213,10 +213,10 @@ class FuseOperations : public testing::Test {
                            .has_selinux = has_selinux},
                           cache,
                           counters,
-                          {.attributes = [this](NodeId node) { invalidated.push_back(node); },
-                           .content = [this](NodeId node) { contents_invalidated.push_back(node); },
+                          {.attributes = [this](InodeId inode) { invalidated.push_back(inode); },
+                           .content = [this](InodeId inode) { contents_invalidated.push_back(inode); },
                            .name =
-                               [this](NodeId, const std::string& name, const std::function<void()>& then) {
+                               [this](InodeId, const std::string& name, const std::function<void()>& then) {
                                    names_invalidated.push_back(name);
                                    if (hold_notices) {
                                        held_notices.push_back(then);
@@ -228,14 +228,14 @@ class FuseOperations : public testing::Test {
 };
 
 TEST_F(FuseOperations, LooksNamesUp) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     const Answer file = lookup(t, "file");
     EXPECT_EQ(file.error, 0);
-    EXPECT_NE(file.node, 0U);
+    EXPECT_NE(file.inode, 0U);
     EXPECT_EQ(file.st.st_ino, 10U);
     EXPECT_EQ(file.st.st_size, 5);
     EXPECT_EQ(file.st.st_ctim.tv_nsec, 5);
-    EXPECT_EQ(getattr(file.node).st.st_ino, 10U);
+    EXPECT_EQ(getattr(file.inode).st.st_ino, 10U);
     EXPECT_EQ(counters.lookup, 2U);
     EXPECT_EQ(counters.getattr, 1U);
 }
@@ -247,8 +247,8 @@ TEST_F(FuseOperations, OpensALargeFileFromALocalOne) {
         Passthrough::start(cache, UniqueFd(::open("/tmp", O_PATH | O_DIRECTORY)),
                            {.add = [&](int) { return ++added; }, .remove = [&](BackingId) { ++removed; }}));
     ASSERT_TRUE(operations.passes_through());
-    const NodeId t = tree();
-    const NodeId big = lookup(t, "big").node;
+    const InodeId t = tree();
+    const InodeId big = lookup(t, "big").inode;
     read(big, 0, 2 * extent_bytes);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     BackingId backing = 0;
@@ -267,12 +267,12 @@ TEST_F(FuseOperations, OpensALargeFileFromALocalOne) {
 }
 
 TEST_F(FuseOperations, AnswersAbsentNamesFromOneDirectory) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     const int before = fetches;
     for (int i = 0; i < 100; ++i) {
         const Answer absent = lookup(t, "absent" + std::to_string(i));
         EXPECT_EQ(absent.error, 0);
-        EXPECT_EQ(absent.node, 0U);
+        EXPECT_EQ(absent.inode, 0U);
         EXPECT_EQ(absent.caching, KernelCaching::forever);
     }
     EXPECT_EQ(fetches, before + 1);
@@ -284,15 +284,15 @@ TEST_F(FuseOperations, PassesTheBackingFilesystemsErrorOn) {
     EXPECT_EQ(readdir(tree(), 4096, 0, Operations::Entries::names).error, EIO);
 }
 
-TEST_F(FuseOperations, RefusesNamesThatAreTooLongAndNodesItDoesNotKnow) {
-    EXPECT_EQ(lookup(root_node, std::string(256, 'x')).error, ENAMETOOLONG);
+TEST_F(FuseOperations, RefusesNamesThatAreTooLongAndInodesItDoesNotKnow) {
+    EXPECT_EQ(lookup(root_inode, std::string(256, 'x')).error, ENAMETOOLONG);
     EXPECT_EQ(lookup(999, "x").error, ESTALE);
     EXPECT_EQ(getattr(999).error, ESTALE);
     EXPECT_EQ(read(999, 0, 1).error, ESTALE);
 }
 
 TEST_F(FuseOperations, ForgetsALookupWhoseReplyWasNotTaken) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     const auto known = operations.inodes().size();
     Answer answer;
     operations.lookup(reply(answer, Sent::no), t, "file");
@@ -302,24 +302,24 @@ TEST_F(FuseOperations, ForgetsALookupWhoseReplyWasNotTaken) {
 }
 
 TEST_F(FuseOperations, KeepsAbsoluteLinksIntoTheTreesInTheMirror) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     const std::map<std::string, std::string> expected{
         {"in", "/m/t/file"}, {"out", "/etc/x"}, {"near", "file"}};
     for (const auto& [name, target] : expected) {
         const Answer entry = lookup(t, name);
         EXPECT_EQ(entry.st.st_size, static_cast<off_t>(target.size())) << name;
-        EXPECT_EQ(getattr(entry.node).st.st_size, static_cast<off_t>(target.size())) << name;
+        EXPECT_EQ(getattr(entry.inode).st.st_size, static_cast<off_t>(target.size())) << name;
         Answer answer;
-        operations.readlink(reply(answer), entry.node);
+        operations.readlink(reply(answer), entry.inode);
         EXPECT_EQ(answer.text, target);
     }
     Answer answer;
-    operations.readlink(reply(answer), lookup(t, "file").node);
+    operations.readlink(reply(answer), lookup(t, "file").inode);
     EXPECT_EQ(answer.error, EINVAL);
 }
 
 TEST_F(FuseOperations, ReadsWithoutCopyingAcrossExtents) {
-    const NodeId big = lookup(tree(), "big").node;
+    const InodeId big = lookup(tree(), "big").inode;
     const std::string all = text_of(extent_bytes, 'a') + text_of(100, 'A');
     const Answer across = read(big, extent_bytes - 10, 50);
     EXPECT_EQ(across.text, all.substr(extent_bytes - 10, 50));
@@ -346,14 +346,14 @@ TEST_F(FuseOperations, DecodesWhatIsReadAndReadsItselfWhatCannotBeDecoded) {
         drop("/t/big");
         objects[{.kind = ObjectKind::extent, .path = "/t/big"}] =
             make_object(Extent{big, blob, Coding::lz4, extent_bytes});
-        const NodeId node = lookup(tree(), "big").node;
-        EXPECT_EQ(read(node, extent_bytes - 10, 50).text, all.substr(extent_bytes - 10, 50));
-        EXPECT_EQ(read(node, 70000, 4096).text, all.substr(70000, 4096));
+        const InodeId inode = lookup(tree(), "big").inode;
+        EXPECT_EQ(read(inode, extent_bytes - 10, 50).text, all.substr(extent_bytes - 10, 50));
+        EXPECT_EQ(read(inode, 70000, 4096).text, all.substr(70000, 4096));
     }
 }
 
 TEST_F(FuseOperations, AsksForAllExtentsAtOnceAndAnswersWhenTheLastComes) {
-    const NodeId big = lookup(tree(), "big").node;
+    const InodeId big = lookup(tree(), "big").inode;
     hold = true;
     Answer answer;
     operations.read(reply(answer), big, {.offset = 0, .bytes = 2 * extent_bytes});
@@ -366,10 +366,10 @@ TEST_F(FuseOperations, AsksForAllExtentsAtOnceAndAnswersWhenTheLastComes) {
 }
 
 TEST_F(FuseOperations, AdoptsAnotherVersionOfTheSameSizeBeforeTheFirstBytes) {
-    const NodeId file = lookup(tree(), "file").node;
+    const InodeId file = lookup(tree(), "file").inode;
     put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 17, 5), "there");
     EXPECT_EQ(read(file, 0, 4096).text, "there");
-    EXPECT_EQ(invalidated, std::vector<NodeId>{file});
+    EXPECT_EQ(invalidated, std::vector<InodeId>{file});
     EXPECT_EQ(getattr(file).st.st_ino, 17U);
     read(file, 0, 4096);
     EXPECT_EQ(invalidated.size(), 1U);
@@ -381,15 +381,15 @@ TEST_F(FuseOperations, GivesNoBytesOfAnotherSizeThanTheKernelWasTold) {
         drop("/t");
         const Answer told = lookup(tree(), "file");
         put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10 + text.size(), text.size()), text);
-        EXPECT_EQ(read(told.node, 0, 4096).error, ESTALE) << text;
+        EXPECT_EQ(read(told.inode, 0, 4096).error, ESTALE) << text;
         EXPECT_TRUE(invalidated.empty()) << "the kernel would not know any more what it was told";
-        EXPECT_EQ(getattr(told.node).st.st_size, told.st.st_size);
+        EXPECT_EQ(getattr(told.inode).st.st_size, told.st.st_size);
         const Answer again = lookup(tree(), "file");
-        EXPECT_NE(again.node, told.node);
+        EXPECT_NE(again.inode, told.inode);
         EXPECT_EQ(again.st.st_size, static_cast<off_t>(text.size()));
-        EXPECT_EQ(read(again.node, 0, 4096).text, text);
-        operations.forget(again.node, 1);
-        operations.inodes().detach(again.node);  // so that the batch counts again
+        EXPECT_EQ(read(again.inode, 0, 4096).text, text);
+        operations.forget(again.inode, 1);
+        operations.inodes().detach(again.inode);  // so that the batch counts again
     }
 }
 
@@ -397,7 +397,7 @@ TEST_F(FuseOperations, GivesNoBytesOfAnotherSizeThanTheKernelWasTold) {
 TEST_F(FuseOperations, GivesNoBytesThatDoNotFitTheSize) {
     for (const std::string text : {"", "he", "hello, you"}) {
         drop("/t");
-        const NodeId file = lookup(tree(), "file").node;
+        const InodeId file = lookup(tree(), "file").inode;
         objects[{.kind = ObjectKind::extent, .path = "/t/file"}] = make_object(
             Extent{attributes_of(S_IFREG | 0644, 10, 5), copy_to_blob(std::as_bytes(std::span(text)))},
             std::chrono::milliseconds(0));
@@ -410,14 +410,14 @@ TEST_F(FuseOperations, GivesNoBytesThatDoNotFitTheSize) {
 }
 
 TEST_F(FuseOperations, LooksALinkUpAgainWhoseTargetHasAnotherLength) {
-    const NodeId near = lookup(tree(), "near").node;
+    const InodeId near = lookup(tree(), "near").inode;
     put_directory("/t", {{"near", "file2", attributes_of(S_IFLNK | 0777, 15, 5)}});
     drop("/t");
     Answer answer;
     operations.readlink(reply(answer), near);
     EXPECT_EQ(answer.error, ESTALE) << "the kernel cuts it at the length that it was told";
     const Answer again = lookup(tree(), "near");
-    EXPECT_NE(again.node, near);
+    EXPECT_NE(again.inode, near);
     EXPECT_EQ(again.st.st_size, 5);
 }
 
@@ -427,7 +427,7 @@ class FuseOperationsForEveryone : public FuseOperations {
 
     // Of a file that has taken the place of one which the kernel has let the caller read.
     void expect_no_bytes(std::uint32_t mode, std::uint32_t user, std::uint32_t group) {
-        const NodeId file = lookup(tree(), "file").node;
+        const InodeId file = lookup(tree(), "file").inode;
         Attributes secret = attributes_of(S_IFREG | mode, 9, 5);
         secret.user = user;
         secret.group = group;
@@ -437,11 +437,11 @@ class FuseOperationsForEveryone : public FuseOperations {
         EXPECT_EQ(answer.text, "");
         // Who opens it again is judged by the rights that it has.
         const Answer again = lookup(tree(), "file");
-        EXPECT_NE(again.node, file);
+        EXPECT_NE(again.inode, file);
         EXPECT_EQ(again.st.st_mode, S_IFREG | mode);
         EXPECT_EQ(again.st.st_uid, user);
         EXPECT_EQ(again.st.st_gid, group);
-        EXPECT_EQ(read(again.node, 0, 4096).text, "quiet");
+        EXPECT_EQ(read(again.inode, 0, 4096).text, "quiet");
     }
 };
 
@@ -458,13 +458,13 @@ TEST_F(FuseOperationsForEveryone, GiveNoBytesOfAFileOfAnotherGroup) {
 }
 
 TEST_F(FuseOperationsForEveryone, AdoptAnotherVersionWithTheSameRights) {
-    const NodeId file = lookup(tree(), "file").node;
+    const InodeId file = lookup(tree(), "file").inode;
     put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 17, 5), "there");
     EXPECT_EQ(read(file, 0, 4096).text, "there");
 }
 
 TEST_F(FuseOperations, NeverMixesVersions) {
-    const NodeId big = lookup(tree(), "big").node;
+    const InodeId big = lookup(tree(), "big").inode;
     EXPECT_EQ(read(big, 0, 10).error, 0);
     put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'A'));
     EXPECT_EQ(read(big, extent_bytes, 10).error, ESTALE);
@@ -474,7 +474,7 @@ TEST_F(FuseOperations, NeverMixesVersions) {
 }
 
 TEST_F(FuseOperations, AnswersReadersOfAnOldVersionWhenItsNameIsForgotten) {
-    const NodeId big = lookup(tree(), "big").node;
+    const InodeId big = lookup(tree(), "big").inode;
     EXPECT_EQ(read(big, 0, 10).error, 0);
     put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'A'));
     hold_notices = true;
@@ -492,8 +492,8 @@ TEST_F(FuseOperations, AnswersReadersOfAnOldVersionWhenItsNameIsForgotten) {
 }
 
 TEST_F(FuseOperations, GivesTheNewVersionToWhoOpensAgain) {
-    const NodeId t = tree();
-    const NodeId old = lookup(t, "big").node;
+    const InodeId t = tree();
+    const InodeId old = lookup(t, "big").inode;
     EXPECT_EQ(read(old, 0, 10).error, 0);
     put_extent("/t/big", 0, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(extent_bytes, 'b'));
     put_extent("/t/big", 1, attributes_of(S_IFREG | 0644, 11, extent_bytes + 50), text_of(50, 'B'));
@@ -501,16 +501,16 @@ TEST_F(FuseOperations, GivesTheNewVersionToWhoOpensAgain) {
     // Also once the kernel has forgotten it, and though the batch still tells of the old one.
     for (int opening = 0; opening < 2; ++opening) {
         const Answer entry = lookup(t, "big");
-        EXPECT_NE(entry.node, old);
+        EXPECT_NE(entry.inode, old);
         EXPECT_EQ(entry.st.st_size, static_cast<off_t>(extent_bytes + 50));
-        EXPECT_EQ(read(entry.node, 0, 2 * extent_bytes).text, text_of(extent_bytes, 'b') + text_of(50, 'B'));
-        operations.forget(entry.node, 1);
+        EXPECT_EQ(read(entry.inode, 0, 2 * extent_bytes).text, text_of(extent_bytes, 'b') + text_of(50, 'B'));
+        operations.forget(entry.inode, 1);
     }
     EXPECT_EQ(read(old, 0, 10).text, text_of(10, 'a'));
 }
 
 TEST_F(FuseOperations, ReadsAgainWhatTurnsOutToBeOfSeveralVersions) {
-    const NodeId big = lookup(tree(), "big").node;
+    const InodeId big = lookup(tree(), "big").inode;
     hold = true;
     Answer answer;
     operations.read(reply(answer), big, {.offset = extent_bytes - 10, .bytes = 20});
@@ -533,19 +533,19 @@ TEST_F(FuseOperations, DoesNotShareFilesAboveTheLimit) {
                         .shared_file_bytes_max = extent_bytes,
                         .root = attributes_of(S_IFDIR | 0755, 1)},
                        cache, counters, {}, other_memory.inodes());
-    const auto node_of = [&](NodeId parent, const char* name) {
+    const auto inode_of = [&](InodeId parent, const char* name) {
         Answer answer;
         limited.lookup(reply(answer), parent, name);
-        return answer.node;
+        return answer.inode;
     };
-    const NodeId t = node_of(root_node, "t");
-    const std::pair<NodeId, ObjectKind> files[] = {{node_of(t, "file"), ObjectKind::extent},
-                                                   {node_of(t, "big"), ObjectKind::own_extent}};
+    const InodeId t = inode_of(root_inode, "t");
+    const std::pair<InodeId, ObjectKind> files[] = {{inode_of(t, "file"), ObjectKind::extent},
+                                                    {inode_of(t, "big"), ObjectKind::own_extent}};
     hold = true;
-    for (const auto& [node, kind] : files) {
+    for (const auto& [inode, kind] : files) {
         held.clear();
         Answer answer;
-        limited.read(reply(answer), node, {.offset = 0, .bytes = 10});
+        limited.read(reply(answer), inode, {.offset = 0, .bytes = 10});
         ASSERT_EQ(held.size(), 1U);
         EXPECT_EQ(held[0].kind, kind);
         deliver(held[0]);
@@ -562,13 +562,15 @@ TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
         put_directory("/t/" + name, {});
     }
     put_directory("/t", entries);
-    const NodeId file = lookup(tree(), "file").node;
-    const auto list = [this](NodeId node) { readdir(node, 4096, 0, Operations::Entries::with_attributes); };
+    const InodeId file = lookup(tree(), "file").inode;
+    const auto list = [this](InodeId inode) {
+        readdir(inode, 4096, 0, Operations::Entries::with_attributes);
+    };
     const auto is_fetched = [this](int i) {
         return cache.find({.kind = ObjectKind::directory, .path = "/t/d" + std::to_string(100 + i)}) !=
                nullptr;
     };
-    const auto list_numbered = [&](int i) { list(lookup(tree(), "d" + std::to_string(100 + i)).node); };
+    const auto list_numbered = [&](int i) { list(lookup(tree(), "d" + std::to_string(100 + i)).inode); };
 
     list(tree());
     for (int i = 0; i < directories - 1; ++i) {
@@ -587,10 +589,10 @@ TEST_F(FuseOperations, FetchesAheadOfAProgramThatWalksATree) {
 
 struct ParsedEntry {
     std::string name;
-    std::uint64_t inode = 0;
+    std::uint64_t number = 0;  // on the backing filesystem
     std::uint64_t offset = 0;
     std::uint32_t type = 0;
-    NodeId node = 0;
+    InodeId inode = 0;
     std::uint64_t size = 0;
 };
 
@@ -603,14 +605,14 @@ std::vector<ParsedEntry> parse(const std::string& text, Operations::Entries entr
         if (entries == Operations::Entries::with_attributes) {
             fuse_entry_out out{};
             std::memcpy(&out, text.data() + at, sizeof(out));
-            entry.node = out.nodeid;
+            entry.inode = out.nodeid;
             entry.size = out.attr.size;
             at += sizeof(out);
         }
         fuse_dirent head{};
         std::memcpy(&head, text.data() + at, FUSE_NAME_OFFSET);
         entry.name = text.substr(at + FUSE_NAME_OFFSET, head.namelen);
-        entry.inode = head.ino;
+        entry.number = head.ino;
         entry.offset = head.off;
         entry.type = head.type;
         parsed.push_back(entry);
@@ -620,7 +622,7 @@ std::vector<ParsedEntry> parse(const std::string& text, Operations::Entries entr
 }
 
 TEST_F(FuseOperations, ListsDirectoriesInPiecesOfAnySize) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     using Entries = Operations::Entries;
     for (const auto entries : {Entries::names, Entries::with_attributes}) {
         for (const std::size_t bytes : {170U, 200U, 333U, 4096U}) {
@@ -643,18 +645,18 @@ TEST_F(FuseOperations, ListsDirectoriesInPiecesOfAnySize) {
 }
 
 TEST_F(FuseOperations, GivesAttributesWithTheNamesAndCountsOnlyWhatItGave) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     const auto known = operations.inodes().size();
     // Room for ".", ".." and one more.
     const auto few = parse(readdir(t, 3 * 160, 0, Operations::Entries::with_attributes).text,
                            Operations::Entries::with_attributes);
     ASSERT_EQ(few.size(), 3U);
     EXPECT_EQ(operations.inodes().size(), known + 1);
-    EXPECT_EQ(few[0].node, 0U);
-    EXPECT_EQ(few[0].inode, 2U);
-    EXPECT_EQ(few[1].inode, 1U);
+    EXPECT_EQ(few[0].inode, 0U);
+    EXPECT_EQ(few[0].number, 2U);
+    EXPECT_EQ(few[1].number, 1U);
     EXPECT_EQ(few[2].size, extent_bytes + 100);
-    EXPECT_EQ(few[2].node, lookup(t, "big").node);
+    EXPECT_EQ(few[2].inode, lookup(t, "big").inode);
     const auto links = parse(readdir(t, 4096, 4, Operations::Entries::with_attributes).text,
                              Operations::Entries::with_attributes);
     EXPECT_EQ(links.front().name, "in");
@@ -664,19 +666,19 @@ TEST_F(FuseOperations, GivesAttributesWithTheNamesAndCountsOnlyWhatItGave) {
 // The attributes that a program has no use for cost an operation each there.
 TEST_F(FuseOperations, GivesNoAttributesWithTheNamesWhereTheFilesystemIsSlow) {
     put_directory("/t", tree_entries(), test::slowly);
-    const NodeId t = tree();
+    const InodeId t = tree();
     const auto known = operations.inodes().size();
     const auto list = [&] {
         return parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
                      Operations::Entries::with_attributes);
     };
     for (const auto& entry : list()) {
-        EXPECT_EQ(entry.node, 0U) << entry.name;
+        EXPECT_EQ(entry.inode, 0U) << entry.name;
     }
     EXPECT_EQ(fetched[ObjectKind::batch], 0);
     EXPECT_EQ(operations.inodes().size(), known);
     EXPECT_EQ(list()[3].name, "file");
-    EXPECT_EQ(list()[3].inode, 10U);
+    EXPECT_EQ(list()[3].number, 10U);
     EXPECT_EQ(list()[3].type, static_cast<std::uint32_t>(S_IFREG >> 12));
 
     // They cost nothing once the batch is here.
@@ -685,16 +687,16 @@ TEST_F(FuseOperations, GivesNoAttributesWithTheNamesWhereTheFilesystemIsSlow) {
     const auto entries = list();
     ASSERT_EQ(entries.size(), 7U);
     for (std::size_t i = 2; i < entries.size(); ++i) {
-        EXPECT_NE(entries[i].node, 0U) << entries[i].name;
+        EXPECT_NE(entries[i].inode, 0U) << entries[i].name;
     }
     EXPECT_EQ(entries[3].size, 5U);
-    EXPECT_EQ(entries[3].node, lookup(t, "file").node);
+    EXPECT_EQ(entries[3].inode, lookup(t, "file").inode);
     EXPECT_EQ(fetched[ObjectKind::batch], 0);
     EXPECT_EQ(fetched[ObjectKind::entry], 1) << "of /t itself";
 }
 
 TEST_F(FuseOperations, AsksForTheBatchFirstWhereTheFilesystemAnswersAtOnce) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     hold = true;
     Answer answer;
     operations.readdir(reply(answer), t,
@@ -717,7 +719,7 @@ TEST_F(FuseOperations, AsksForTheBatchFirstWhereTheFilesystemAnswersAtOnce) {
 }
 
 TEST_F(FuseOperations, WithoutABatchItGivesNamesAlone) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     for (const int error : {EAGAIN, EIO}) {
         drop("/t");
         objects[{.kind = ObjectKind::batch, .path = "/t"}] = make_error(error);
@@ -725,7 +727,7 @@ TEST_F(FuseOperations, WithoutABatchItGivesNamesAlone) {
                                    Operations::Entries::with_attributes);
         ASSERT_EQ(entries.size(), 7U);
         for (const auto& entry : entries) {
-            EXPECT_EQ(entry.node, 0U) << entry.name;
+            EXPECT_EQ(entry.inode, 0U) << entry.name;
         }
     }
 }
@@ -739,7 +741,7 @@ TEST_F(FuseOperations, TheKernelKeepsEverythingOfTheSnapshot) {
         const Answer file = lookup(tree(), "file");
         EXPECT_EQ(file.caching, KernelCaching::forever);
         EXPECT_EQ(lookup(tree(), "absent").caching, KernelCaching::forever);
-        EXPECT_EQ(read(file.node, 0, 4096).text, "hello");
+        EXPECT_EQ(read(file.inode, 0, 4096).text, "hello");
         readdir(tree(), 4096, 0, Operations::Entries::names);
         readdir(tree(), 4096, 0, Operations::Entries::with_attributes);
     }
@@ -748,7 +750,7 @@ TEST_F(FuseOperations, TheKernelKeepsEverythingOfTheSnapshot) {
 }
 
 TEST_F(FuseOperations, NamesOfAShortLifeAreToBeLookedUpEachTime) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     for (const auto operation_time : {test::at_once, test::slowly}) {
         put_directory("/t", tree_entries(), operation_time);
         const bool is_fast = operation_time == test::at_once;
@@ -757,7 +759,7 @@ TEST_F(FuseOperations, NamesOfAShortLifeAreToBeLookedUpEachTime) {
         drop("/t");
         for (int i = 0; i < 2; ++i) {
             const Answer file = lookup(t, "file");
-            EXPECT_NE(file.node, 0U);
+            EXPECT_NE(file.inode, 0U);
             EXPECT_EQ(file.caching, KernelCaching::never);
         }
     }
@@ -765,45 +767,45 @@ TEST_F(FuseOperations, NamesOfAShortLifeAreToBeLookedUpEachTime) {
     give_lifetime({.kind = ObjectKind::directory, .path = "/t"});
     const Answer absent = lookup(t, "absent");
     EXPECT_EQ(absent.error, 0);
-    EXPECT_EQ(absent.node, 0U);
+    EXPECT_EQ(absent.inode, 0U);
     EXPECT_EQ(absent.caching, KernelCaching::never) << "absent from names of a short life";
 }
 
 TEST_F(FuseOperations, BytesOfAShortLifeAreReadEachTime) {
-    const NodeId t = tree();
-    const NodeId big = lookup(t, "big").node;
-    const NodeId file = lookup(t, "file").node;
+    const InodeId t = tree();
+    const InodeId big = lookup(t, "big").inode;
+    const InodeId file = lookup(t, "file").inode;
     give_lifetime({.kind = ObjectKind::extent, .path = "/t/big", .index = 1});
     EXPECT_EQ(read(big, 0, 10).error, 0);
     EXPECT_TRUE(contents_invalidated.empty()) << "an extent that lasts";
     EXPECT_EQ(read(big, extent_bytes - 5, 10).error, 0);
-    EXPECT_EQ(contents_invalidated, std::vector<NodeId>{big}) << "one of two";
+    EXPECT_EQ(contents_invalidated, std::vector<InodeId>{big}) << "one of two";
     EXPECT_EQ(read(big, extent_bytes, 10).error, 0);
-    EXPECT_EQ(contents_invalidated, (std::vector<NodeId>{big, big})) << "each time";
+    EXPECT_EQ(contents_invalidated, (std::vector<InodeId>{big, big})) << "each time";
     EXPECT_EQ(read(file, 0, 10).text, "hello");
     EXPECT_EQ(contents_invalidated.size(), 2U);
 }
 
 TEST_F(FuseOperations, NamesOfAShortLifeAreListedEachTime) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     give_lifetime({.kind = ObjectKind::directory, .path = "/t"});
     readdir(t, 4096, 0, Operations::Entries::names);
-    EXPECT_EQ(contents_invalidated, std::vector<NodeId>{t});
+    EXPECT_EQ(contents_invalidated, std::vector<InodeId>{t});
     readdir(t, 4096, 0, Operations::Entries::with_attributes);
-    EXPECT_EQ(contents_invalidated, (std::vector<NodeId>{t, t})) << "each time";
+    EXPECT_EQ(contents_invalidated, (std::vector<InodeId>{t, t})) << "each time";
     readdir(t, 4096, 7, Operations::Entries::names);
-    EXPECT_EQ(contents_invalidated, (std::vector<NodeId>{t, t, t})) << "also of their end";
-    readdir(root_node, 4096, 0, Operations::Entries::names);
+    EXPECT_EQ(contents_invalidated, (std::vector<InodeId>{t, t, t})) << "also of their end";
+    readdir(root_inode, 4096, 0, Operations::Entries::names);
     EXPECT_EQ(contents_invalidated.size(), 3U);
 }
 
 // The kernel keeps what it is told with the names.
 TEST_F(FuseOperations, AttributesOfAShortLifeAreNotToldWithTheNames) {
-    const NodeId t = tree();
+    const InodeId t = tree();
     give_lifetime({.kind = ObjectKind::batch, .path = "/t"});
     for (const auto& entry : parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
                                    Operations::Entries::with_attributes)) {
-        EXPECT_EQ(entry.node, 0U) << entry.name;
+        EXPECT_EQ(entry.inode, 0U) << entry.name;
     }
 }
 
@@ -870,8 +872,8 @@ TEST_F(FuseHugeDirectory, IsListedByNameAlone) {
     const auto entries = parse(readdir(tree(), 4096, 2, Operations::Entries::with_attributes).text,
                                Operations::Entries::with_attributes);
     ASSERT_GE(entries.size(), 2U);
-    EXPECT_EQ(entries[0].node, 0U);
-    EXPECT_EQ(entries[0].inode, 20U);
+    EXPECT_EQ(entries[0].inode, 0U);
+    EXPECT_EQ(entries[0].number, 20U);
     EXPECT_EQ(entries[0].type, static_cast<std::uint32_t>(S_IFREG >> 12));
     EXPECT_EQ(entries[1].type, static_cast<std::uint32_t>(S_IFDIR >> 12));
 }
@@ -894,9 +896,9 @@ TEST_F(FuseHugeDirectory, IsListedWithAttributesWhereTheFilesystemAnswersAtOnce)
               Operations::Entries::with_attributes);
     ASSERT_GE(entries.size(), 2U);
     EXPECT_EQ(entries[0].name, number(position));
-    EXPECT_NE(entries[0].node, 0U);
-    EXPECT_EQ(entries[0].inode, 77U);
-    EXPECT_EQ(entries[1].node, 0U) << "what the batch lacks is told by name";
+    EXPECT_NE(entries[0].inode, 0U);
+    EXPECT_EQ(entries[0].number, 77U);
+    EXPECT_EQ(entries[1].inode, 0U) << "what the batch lacks is told by name";
     EXPECT_EQ(fetched[ObjectKind::batch], 1);
     objects[{ObjectKind::batch, "/t"}] = make_error(EAGAIN);
     EXPECT_EQ(list(65536), all_from(0));
@@ -968,7 +970,7 @@ TEST_F(FuseHugeDirectory, AnErrorOfAPieceIsTheAnswer) {
 }
 
 TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {
-    const NodeId file = lookup(tree(), "file").node;
+    const InodeId file = lookup(tree(), "file").inode;
     const auto get = [&](const std::string& name, std::size_t bytes) { return getxattr(file, name, bytes); };
     EXPECT_EQ(get("user.a", 0).size, 5U);
     EXPECT_EQ(get("user.a", 4).error, ERANGE);
@@ -986,7 +988,7 @@ TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {
 }
 
 TEST_F(FuseOperations, AFileWithoutALabelHasNone) {
-    EXPECT_EQ(getxattr(lookup(tree(), "file").node, "security.selinux", 255).error, ENODATA);
+    EXPECT_EQ(getxattr(lookup(tree(), "file").inode, "security.selinux", 255).error, ENODATA);
 }
 
 class FuseOperationsWithoutSelinux : public FuseOperations {
@@ -995,7 +997,7 @@ class FuseOperationsWithoutSelinux : public FuseOperations {
 };
 
 TEST_F(FuseOperationsWithoutSelinux, LabelsThatAreThereAreTold) {
-    const NodeId file = lookup(tree(), "file").node;
+    const InodeId file = lookup(tree(), "file").inode;
     EXPECT_EQ(getxattr(file, "security.selinux", 255).error, EOPNOTSUPP);
     EXPECT_EQ(getxattr(file, "user.c", 255).error, ENODATA);
     const ObjectKey directory = {.kind = ObjectKind::xattrs, .path = "/t"};

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr NodeId node = 7;
+constexpr InodeId inode = 7;
 constexpr std::uint64_t size = 2 * extent_bytes + 10;
 
 // A cache that holds one file, and a kernel that counts.
@@ -45,10 +45,10 @@ class FusePassthrough : public testing::Test {
         return is_so();
     }
     bool collect() {
-        passthrough->collect(node, key_of(now, 0), now);
+        passthrough->collect(inode, key_of(now, 0), now);
         return wait_until([&] {
-            const auto backing = passthrough->open(node, version_of(now));
-            passthrough->close(node);
+            const auto backing = passthrough->open(inode, version_of(now));
+            passthrough->close(inode);
             return backing != 0;
         });
     }
@@ -74,8 +74,8 @@ TEST_F(FusePassthrough, MovesTheCachedBytes) {
     deliver(now, 3);
     const auto bytes = cache.statistics().bytes;
     const std::weak_ptr<const Object> before = cache.find(key_of(now, 1));
-    EXPECT_EQ(passthrough->open(node, version_of(now)), 0);
-    EXPECT_EQ(passthrough->close(node), Passthrough::Next::collect);
+    EXPECT_EQ(passthrough->open(inode, version_of(now)), 0);
+    EXPECT_EQ(passthrough->close(inode), Passthrough::Next::collect);
     ASSERT_TRUE(collect());
     EXPECT_TRUE(before.expired());
     EXPECT_EQ(cache.statistics().bytes, bytes);
@@ -88,9 +88,9 @@ TEST_F(FusePassthrough, MovesTheCachedBytes) {
 
 TEST_F(FusePassthrough, WaitsForAllExtents) {
     deliver(now, 2);
-    passthrough->open(node, version_of(now));
-    passthrough->close(node);
-    passthrough->collect(node, key_of(now, 0), now);
+    passthrough->open(inode, version_of(now));
+    passthrough->close(inode);
+    passthrough->collect(inode, key_of(now, 0), now);
     deliver(attributes_of(2), 3);
     ASSERT_TRUE((deliver(now, 3), collect()));
 }
@@ -98,39 +98,39 @@ TEST_F(FusePassthrough, WaitsForAllExtents) {
 TEST_F(FusePassthrough, OpeningsAtATimeAreAlike) {
     deliver(now, 3);
     const auto before = cache.find(key_of(now, 2));
-    passthrough->open(node, version_of(now));
-    passthrough->collect(node, key_of(now, 0), now);
+    passthrough->open(inode, version_of(now));
+    passthrough->collect(inode, key_of(now, 0), now);
     wait_until([&] { return cache.find(key_of(now, 2)) != before; });
-    EXPECT_EQ(passthrough->open(node, version_of(now)), 0);
-    passthrough->close(node);
-    passthrough->close(node);
+    EXPECT_EQ(passthrough->open(inode, version_of(now)), 0);
+    passthrough->close(inode);
+    passthrough->close(inode);
     ASSERT_TRUE(collect());
-    const auto first = passthrough->open(node, version_of(now));
-    EXPECT_EQ(passthrough->open(node, version_of(now)), first);
-    EXPECT_EQ(passthrough->open(node, version_of(attributes_of(2))), std::nullopt);
+    const auto first = passthrough->open(inode, version_of(now));
+    EXPECT_EQ(passthrough->open(inode, version_of(now)), first);
+    EXPECT_EQ(passthrough->open(inode, version_of(attributes_of(2))), std::nullopt);
     EXPECT_EQ(ids.size(), 1U);
-    passthrough->close(node);
+    passthrough->close(inode);
     EXPECT_EQ(ids.size(), 1U);
-    passthrough->close(node);
+    passthrough->close(inode);
     EXPECT_TRUE(ids.empty());
 }
 
 TEST_F(FusePassthrough, EndsWithTheCachedBytes) {
     deliver(now, 3);
-    passthrough->open(node, version_of(now));
-    passthrough->close(node);
+    passthrough->open(inode, version_of(now));
+    passthrough->close(inode);
     ASSERT_TRUE(collect());
-    EXPECT_NE(passthrough->open(node, version_of(now)), 0);
+    EXPECT_NE(passthrough->open(inode, version_of(now)), 0);
     for (const std::uint32_t index : {0U, 1U, 2U}) {
         test::drop(cache, key_of(now, index));
     }
-    EXPECT_NE(passthrough->open(node, version_of(now)), 0);
-    passthrough->close(node);
-    passthrough->close(node);
+    EXPECT_NE(passthrough->open(inode, version_of(now)), 0);
+    passthrough->close(inode);
+    passthrough->close(inode);
     EXPECT_TRUE(ids.empty());
-    EXPECT_EQ(passthrough->open(node, version_of(now)), 0);
-    EXPECT_EQ(passthrough->close(node), Passthrough::Next::collect);
-    passthrough->forget(node);
+    EXPECT_EQ(passthrough->open(inode, version_of(now)), 0);
+    EXPECT_EQ(passthrough->close(inode), Passthrough::Next::collect);
+    passthrough->forget(inode);
 }
 
 }  // namespace

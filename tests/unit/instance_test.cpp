@@ -72,7 +72,7 @@ TEST(Instance, AMountHasOneLiveInstance) {
     const auto second = Instance::claim(record);
     ASSERT_FALSE(second);
     const std::string served = record.mount + ": already served, by process " + std::to_string(::getpid());
-    EXPECT_EQ(second.error(), served + "; end it with `copper stop`");
+    EXPECT_EQ(second.error(), served + "; end it with 'copper stop --mount " + record.mount + "'");
     InstanceRecord of_other_job = record;
     of_other_job.batch_job = "18.server";
     EXPECT_EQ(Instance::claim(of_other_job).error(),

@@ -441,7 +441,9 @@ TEST(Offices, WhereNobodyIsInOfficeANodeReadsForItself) {
         }
         EXPECT_TRUE(membership.readers().empty());
         EXPECT_EQ(membership.route("/app").reader, Rank{5});
-        EXPECT_FALSE(membership.next_reader("/app", {}));
+        const std::vector tried{Rank{5}};
+        const auto next = membership.next_reader("/app", tried);
+        EXPECT_EQ(next.has_value(), state == NodeState::resigned) << "better than none";
     }
 }
 
@@ -451,7 +453,9 @@ TEST(Offices, TheNextReaderIsTheOneThatWouldFollow) {
         for (const std::string& tree : file_trees(50)) {
             Membership membership = whole;
             std::vector<Rank> tried;
-            while (const auto next = membership.next_reader(tree, {})) {
+            while (tried.size() < 12) {
+                const auto next = membership.next_reader(tree, {});
+                ASSERT_TRUE(next);
                 EXPECT_EQ(membership.route(tree).reader, *next);
                 EXPECT_EQ(whole.next_reader(tree, tried), next);
                 ASSERT_FALSE(contains(tried, *next));
@@ -462,7 +466,6 @@ TEST(Offices, TheNextReaderIsTheOneThatWouldFollow) {
                     membership.suspect(*next);
                 }
             }
-            EXPECT_EQ(tried.size(), 12U);
             EXPECT_FALSE(whole.next_reader(tree, tried));
         }
     }

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Rank self{1}, sender{0}, other{2};
-constexpr MessageOrder::TimePoint start{1h};
+constexpr TimePoint start{1h};
 
 class Order : public testing::Test {
   protected:
@@ -22,7 +22,7 @@ class Order : public testing::Test {
         return sealed;
     }
     bool add(const std::vector<std::byte>& bytes, std::uint64_t tag, Rank from = sender,
-             MessageOrder::TimePoint now = start) {
+             TimePoint now = start) {
         return order.add(from, tag, bytes, now, [this](MessageOrder::Message taken_now) {
             std::uint64_t number = 0;
             MessageReader reader(taken_now);

@@ -106,7 +106,7 @@ TEST_F(MountPointTest, AlreadyServed) {
                                            .user = ::geteuid()});
     ASSERT_TRUE(instance);
     EXPECT_EQ(error_of(base_ + "/m"), base_ + "/m: already served, by process " + std::to_string(::getpid()) +
-                                          "; end it with `copper stop`");
+                                          "; end it with 'copper stop --mount " + base_ + "/m'");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ class Recorder final : public Mover::Effects {
 
     bool keeps = true;
     std::map<Rank, std::uint64_t> backlogs;
-    ReadFor read_for = ReadFor::itself;
+    ReadFor read_for = ReadFor::this_node;
     std::map<ObjectKey, ObjectPtr> cache;
     std::vector<std::string> log;
     std::vector<ObjectKey> reads;

@@ -41,12 +41,12 @@ TEST(MoverReading, OnlyWhatIsReadForOthersMayWaitForThem) {
     using ReadFor = Recorder::ReadFor;
     Node reader(reader_of(listing_key));
     reader.mover.want(listing_key, FetchFor::demand, start);
-    EXPECT_EQ(reader.effects.read_for, ReadFor::others);
+    EXPECT_EQ(reader.effects.read_for, ReadFor::the_job);
     Node asked(at(listing_key, 9));
     asked.mover.want(listing_key, FetchFor::demand, start);
     asked.mover.tick(start + Mover::Options{}.deadline);
     ASSERT_EQ(asked.effects.reads.size(), 1U);
-    EXPECT_EQ(asked.effects.read_for, ReadFor::itself);
+    EXPECT_EQ(asked.effects.read_for, ReadFor::this_node);
 }
 
 // What a profile foretells is read behind demand, and goes to all nodes, although one node asks for it.
@@ -55,7 +55,7 @@ TEST(MoverReading, WhatEveryoneWillUseIsReadAheadAndPushed) {
     const Rank asker = reader.children(listing_key)[0];
     reader.mover.receive(asker, Interest{.key = listing_key, .origin = asker, .why = FetchFor::everyone},
                          start);
-    EXPECT_EQ(reader.effects.read_for, Recorder::ReadFor::ahead);
+    EXPECT_EQ(reader.effects.read_for, Recorder::ReadFor::the_job_ahead);
     reader.mover.read_done(listing_key, large_object(), start);
     const auto sent = reader.effects.take<Publication>();
     ASSERT_EQ(sent.size(), 1U);
@@ -252,12 +252,12 @@ TEST(MoverReading, WhereNobodyElseIsLeftTheReaderBelievesItself) {
     Node reader(reader_of(listing_key));
     reader.suspect_all_others(start);
     reader.mover.want(listing_key, FetchFor::demand, start);
-    const ObjectPtr error = make_error(EIO);
-    reader.mover.read_done(listing_key, error, start);
-    EXPECT_EQ(reader.effects.delivered, std::vector{error});
+    reader.mover.read_done(listing_key, make_error(EIO), start);
+    ASSERT_EQ(reader.effects.delivered.size(), 1U);
+    EXPECT_EQ(reader.effects.delivered[0]->error(), make_error(EIO)->error());
 }
 
-// What it found empty it tells as what was asked for.
+// What it found empty it tells as what was asked for; but not for ever, since nobody has confirmed it.
 TEST(MoverReading, WhereNobodyElseIsLeftAnymoreTheReaderTellsWhatItFound) {
     const ObjectPtr none = make_object(Directory());
     const ObjectPtr no_more = make_object(Directory(), error_lifetime);
@@ -276,8 +276,79 @@ TEST(MoverReading, WhereNobodyElseIsLeftAnymoreTheReaderTellsWhatItFound) {
         const Object& told = *reader.effects.delivered[0];
         EXPECT_EQ(told.content.index(), met->content.index()) << to_string(key);
         EXPECT_EQ(told.error(), met->error());
-        EXPECT_EQ(told.lifetime, met->lifetime) << to_string(key);
+        EXPECT_EQ(told.lifetime, met->lifetime.value_or(doubtful_lifetime)) << to_string(key);
     }
+}
+
+TEST(MoverReading, AnEmptyDirectoryIsBelievedForEverOnlyIfItCannotBeOneNodesTrouble) {
+    const ObjectPtr empty = make_object(Directory());
+    Node among_suspects(reader_of(listing_key));
+    among_suspects.suspect_all_others(start);
+    among_suspects.mover.want(listing_key, FetchFor::demand, start);
+    among_suspects.mover.read_done(listing_key, empty, start);
+    EXPECT_EQ(among_suspects.effects.delivered.at(0)->lifetime, doubtful_lifetime);
+
+    Node direct(at(listing_key, 2), deadline(10s));
+    direct.mover.want(listing_key, FetchFor::demand, start);
+    pass(direct, start, start + 10s);
+    ASSERT_EQ(direct.effects.reads, std::vector{listing_key});
+    direct.mover.read_done(listing_key, empty, start + 10s);
+    EXPECT_EQ(direct.effects.delivered.at(0)->lifetime, doubtful_lifetime);
+}
+
+// A reader that is slow, and the only other one, which finds that its own mount is perhaps missing.
+struct SlowReaderAndEmptyMount {
+    SlowReaderAndEmptyMount()
+        : slow(reader_of(listing_key), deadline(10s)), other(rank_of_other(), deadline(10s)) {
+        slow.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+        pass(slow, start, start + 5s);
+        for (std::uint32_t rank = 0; rank < Place::size; ++rank) {
+            if (Rank{rank} != other.membership.self() && Rank{rank} != slow.membership.self()) {
+                other.suspect(Rank{rank}, start);
+            }
+        }
+        other.mover.receive(slow.membership.self(), slow.effects.take<Interest>().at(0).second, start + 5s);
+        other.mover.read_done(listing_key, make_object(Directory()), start + 6s);
+        EXPECT_TRUE(other.effects.delivered.empty()) << "the slow one may still read better";
+        const auto interests = other.effects.take<Interest>();
+        EXPECT_EQ(interests.at(0).first, std::vector{slow.membership.self()});
+        slow.mover.receive(other.membership.self(), interests.at(0).second, start + 6s);
+        EXPECT_EQ(slow.effects.reads.size(), 1U);
+    }
+    Rank rank_of_other() const {
+        return slow.membership.next_reader(listing_key.path, std::vector{slow.membership.self()}).value();
+    }
+    // What the slow one reads in the end; what the other one then hears of it.
+    ObjectPtr ends_with(const ObjectPtr& object) {
+        slow.mover.read_done(listing_key, object, start + 7s);
+        for (const auto& [to, publication] : slow.effects.take<Publication>()) {
+            if (std::find(to.begin(), to.end(), other.membership.self()) != to.end()) {
+                other.mover.receive(slow.membership.self(), publication, start + 7s);
+            }
+        }
+        return other.effects.delivered.size() == 1 ? other.effects.delivered[0] : nullptr;
+    }
+
+    Node slow;
+    Node other;
+};
+
+TEST(MoverReading, ASlowReaderIsWaitedForWhereTheOthersFindTrouble) {
+    const ObjectPtr object = small_object();
+    EXPECT_EQ(SlowReaderAndEmptyMount().ends_with(object), object);
+
+    const auto agreed = SlowReaderAndEmptyMount().ends_with(make_object(Directory()));
+    ASSERT_NE(agreed, nullptr);
+    EXPECT_FALSE(agreed->lifetime) << "both found nothing";
+
+    const auto error = SlowReaderAndEmptyMount().ends_with(make_error(EIO));
+    ASSERT_NE(error, nullptr);
+    EXPECT_TRUE(error->lifetime);
+
+    SlowReaderAndEmptyMount lost;
+    lost.other.suspect(lost.slow.membership.self(), start + 7s);
+    ASSERT_EQ(lost.other.effects.delivered.size(), 1U);
+    EXPECT_EQ(lost.other.effects.delivered[0]->lifetime, doubtful_lifetime);
 }
 
 TEST(MoverReading, WhereTheNextReaderIsLostAThirdReads) {

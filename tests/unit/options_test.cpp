@@ -105,10 +105,10 @@ TEST_F(OptionsTest, UnknownVariablesAreAWarning) {
 }
 
 TEST_F(OptionsTest, HiddenOptionsAreFlagsOnly) {
-    set("COPPER_CREATE_MOUNT", "true");
+    set("COPPER_LOCAL", "true");
     const auto options = resolve_options({{"ready-timeout", {"5"}}}, std::nullopt);
     ASSERT_TRUE(options);
-    EXPECT_FALSE(options->create_mount);
+    EXPECT_FALSE(options->local);
     EXPECT_EQ(options->ready_timeout, milliseconds(5000));
     EXPECT_FALSE(error_of({}, file("ready-timeout = 5")).empty());
 }

@@ -37,35 +37,36 @@ class ReadQueueTest : public testing::Test {
 };
 
 TEST_F(ReadQueueTest, DemandComesBeforeSpeculation) {
-    add(ReadFor::ahead, 4);
-    add(ReadFor::others, 2);
-    add(ReadFor::itself, 2);
-    EXPECT_EQ(begin(), (std::vector{ReadFor::itself, ReadFor::itself, ReadFor::others, ReadFor::others,
-                                    ReadFor::ahead, ReadFor::ahead, ReadFor::ahead}));
+    add(ReadFor::the_job_ahead, 4);
+    add(ReadFor::the_job, 2);
+    add(ReadFor::this_node, 2);
+    EXPECT_EQ(begin(),
+              (std::vector{ReadFor::this_node, ReadFor::this_node, ReadFor::the_job, ReadFor::the_job,
+                           ReadFor::the_job_ahead, ReadFor::the_job_ahead, ReadFor::the_job_ahead}));
     EXPECT_FALSE(queue.is_empty());
     EXPECT_EQ(queue.in_flight(), 7U);
 }
 
 TEST_F(ReadQueueTest, SpeculationLeavesRoomForDemand) {
-    add(ReadFor::ahead, 10);
+    add(ReadFor::the_job_ahead, 10);
     EXPECT_EQ(begin().size(), 3U);
-    add(ReadFor::others, 1);
-    EXPECT_EQ(begin(), std::vector{ReadFor::others}) << "it does not wait for what is fetched ahead";
-    queue.ended(ReadFor::ahead);
-    EXPECT_EQ(begin(), std::vector{ReadFor::ahead});
+    add(ReadFor::the_job, 1);
+    EXPECT_EQ(begin(), std::vector{ReadFor::the_job}) << "it does not wait for what is fetched ahead";
+    queue.ended(ReadFor::the_job_ahead);
+    EXPECT_EQ(begin(), std::vector{ReadFor::the_job_ahead});
 }
 
 TEST_F(ReadQueueTest, WhatIsForOthersWaitsForTheLink) {
-    add(ReadFor::others, 10);
-    add(ReadFor::itself, 1);
-    EXPECT_EQ(begin(5 * extent_bytes), std::vector{ReadFor::itself});
+    add(ReadFor::the_job, 10);
+    add(ReadFor::this_node, 1);
+    EXPECT_EQ(begin(5 * extent_bytes), std::vector{ReadFor::this_node});
     EXPECT_EQ(begin(3 * extent_bytes).size(), 2U);
     EXPECT_EQ(begin(3 * extent_bytes).size(), 0U);
     EXPECT_EQ(begin(2 * extent_bytes).size(), 1U);
 }
 
 TEST_F(ReadQueueTest, WhatCannotBeginStaysInItsPlace) {
-    add(ReadFor::itself, 3);
+    add(ReadFor::this_node, 3);
     EXPECT_EQ(begin(0, 1).size(), 1U);
     EXPECT_EQ(queue.in_flight(), 1U);
     EXPECT_EQ(begin().size(), 2U);

@@ -32,7 +32,7 @@ class ReadingTest : public testing::Test {
 };
 
 TEST_F(ReadingTest, SaysFourTimesADeadlineThatItWorks) {
-    for (const Purpose purpose : {Purpose::in_office, Purpose::itself, Purpose::direct}) {
+    for (const Purpose purpose : {Purpose::in_office, Purpose::unshared, Purpose::direct}) {
         reading.begin(key, purpose, 0s, start);
         for (int i = 1; i <= 30; ++i) {
             const TimePoint word = start + i * 2s;
@@ -46,13 +46,13 @@ TEST_F(ReadingTest, SaysFourTimesADeadlineThatItWorks) {
 }
 
 TEST_F(ReadingTest, ALateWorkingIsSentOnce) {
-    reading.begin(key, Purpose::itself, 0s, start);
+    reading.begin(key, Purpose::unshared, 0s, start);
     EXPECT_EQ(due(start + 7s), std::vector{Next::tell_working});
     EXPECT_EQ(reading.next_deadline(), start + 9s);
 }
 
 TEST_F(ReadingTest, OnlyAReadInOfficeIsSlowAfterHalfADeadlineAndOnce) {
-    for (const Purpose purpose : {Purpose::in_office, Purpose::itself, Purpose::direct}) {
+    for (const Purpose purpose : {Purpose::in_office, Purpose::unshared, Purpose::direct}) {
         reading.begin(key, purpose, 0s, start);
         std::vector<TimePoint> slow;
         for (TimePoint now = start; now <= start + 30s; now += 500ms) {
@@ -82,11 +82,11 @@ TEST_F(ReadingTest, CountsTheTimeThatOthersSpentBefore) {
 }
 
 TEST_F(ReadingTest, AReadEndsOnce) {
-    reading.begin(key, Purpose::itself, 0s, start);
+    reading.begin(key, Purpose::unshared, 0s, start);
     EXPECT_TRUE(reading.has(key));
     EXPECT_FALSE(reading.has(other_key));
     EXPECT_EQ(reading.end(other_key), std::nullopt);
-    EXPECT_EQ(reading.end(key), Purpose::itself);
+    EXPECT_EQ(reading.end(key), Purpose::unshared);
     EXPECT_FALSE(reading.has(key));
     EXPECT_FALSE(reading.next_deadline());
     EXPECT_EQ(reading.end(key), std::nullopt);
@@ -98,7 +98,7 @@ TEST_F(ReadingTest, DirectReadsAreFewAtATime) {
     };
     begin("/app/1", Purpose::direct);
     begin("/app/2", Purpose::in_office);
-    begin("/app/3", Purpose::itself);
+    begin("/app/3", Purpose::unshared);
     EXPECT_TRUE(reading.has_room_for_direct()) << "others do not count";
     begin("/app/4", Purpose::direct);
     EXPECT_FALSE(reading.has_room_for_direct());

@@ -11,6 +11,7 @@
 
 #include "base/error_text.hpp"
 #include "base/path.hpp"
+#include "base/shell_quote.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/check_report.hpp"
 #include "tools/copper/everywhere.hpp"

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/host_name.hpp"
+#include "base/shell_quote.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/options.hpp"
 #include "tools/copper/launch_record.hpp"
@@ -82,10 +83,6 @@ std::vector<Found> instances_named(const std::string& mount, uid_t user) {
     return found;
 }
 
-std::string mount_flag(const std::string& mount) {
-    return mount == canonical_mount(default_mount()) ? "" : " --mount " + shell_quote(mount);
-}
-
 tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command) {
     const auto launch = read_launch(mount);
     if (!launch) {
@@ -93,12 +90,13 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
     }
     const auto& hosts = launch->hosts;
     if (hosts_without({host_name()}, hosts).empty() || hosts.empty()) {
-        return failed("the daemon of " + mount + " on this node is gone (clean up with 'copper stop')");
+        return failed("the daemon of " + mount + " on this node is gone (clean up with " +
+                      stop_command(mount) + ")");
     }
     const std::string names = some_of(hosts);
     if (!is_running(launch->process.pid, launch->process.started)) {
-        return failed(mount + " served " + names +
-                      ", but its launcher has ended (clean up with 'copper stop')");
+        return failed(mount + " served " + names + ", but its launcher has ended (clean up with " +
+                      stop_command(mount) + ")");
     }
     const auto launcher = launcher_from_here(*launch);
     const auto reach = reach_of(launcher, !batch_job_id().empty());
@@ -144,7 +142,8 @@ Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& req
     if (all) {
         return std::move(*all);
     }
-    return failed("no daemon of " + mount + " answers on this node (clean up with 'copper stop')" + reasons);
+    return failed("no daemon of " + mount + " answers on this node (clean up with " + stop_command(mount) +
+                  ")" + reasons);
 }
 
 namespace {

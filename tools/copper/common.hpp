@@ -84,9 +84,6 @@ struct Found {
 // The instances that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
 std::vector<Found> instances_named(const std::string& mount, uid_t user);
 
-// " --mount M" for a command that the user shall type; empty if that is the default.
-std::string mount_flag(const std::string& mount);
-
 // A command of the user that works only where a daemon is.
 struct Needy {
     std::string name;            // "run"

@@ -41,7 +41,7 @@ void add(Findings& findings, const Finding& finding, const std::string& host) {
 }
 
 std::vector<Finding> examine_this_node(const Plan& plan) {
-    std::vector<Finding> found = {check_fuse(),
+    std::vector<Finding> found = {check_fuse(plan.daemon.allow_other),
                                   check_copperd(plan.copperd),
                                   check_limits(),
                                   check_room_for_files(),
@@ -106,6 +106,12 @@ void examine_others(const Plan& plan, Findings& findings) {
                                         "--json",      "--mount", plan.daemon.mount};
     for (const auto& tree : plan.daemon.trees) {
         command.insert(command.end(), {"--tree", tree});
+    }
+    if (plan.daemon.allow_other) {
+        command.emplace_back("--allow-other");
+    }
+    if (plan.daemon.cache_bytes != 0) {
+        command.insert(command.end(), {"--cache-bytes", std::to_string(plan.daemon.cache_bytes)});
     }
     const auto silent =
         hosts_without(others, take_answers(said_by_all(plan.launcher, others, command), findings));
@@ -195,7 +201,7 @@ Result<void> examine(const DoctorOptions& options) {
 void add_doctor(CLI::App& app, Action& action) {
     auto options = std::make_shared<DoctorOptions>();
     auto* command = app.add_subcommand(
-        "doctor", "Look for what would stop a launch, on every node of the job, and say how to mend it");
+        "doctor", "Look for what would stop a launch, on every node of the job, and say how to fix it");
     const auto as_of_launch = [&app](CLI::Option* option) {
         const auto* there = app.get_subcommand("launch")->get_option(option->get_name());
         option->type_name(there->get_type_name())->description(there->get_description());
@@ -209,6 +215,8 @@ void add_doctor(CLI::App& app, Action& action) {
                              })
                          ->allow_extra_args(false));
     }
+    as_of_launch(command->add_flag_callback("--allow-other",
+                                            [options] { options->launch.flags["allow-other"] = {"true"}; }));
     as_of_launch(command->add_option("--nodes-from", options->launch.nodes_from));
     as_of_launch(command->add_option("--launcher", options->launch.launcher));
     auto* local = command->add_flag("--local", options->local, "This node only");

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/path.hpp"
+#include "base/shell_quote.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {

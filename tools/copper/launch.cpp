@@ -8,6 +8,7 @@
 
 #include "base/host_name.hpp"
 #include "base/own_files.hpp"
+#include "base/shell_quote.hpp"
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
@@ -40,7 +41,7 @@ constexpr milliseconds silence_max_per_node{10};
 
 // Finds reasons why the daemons would fail, before any is started.
 Result<void> check_this_node(const Plan& plan) {
-    for (const auto& finding : {check_fuse(), check_limits()}) {
+    for (const auto& finding : {check_fuse(plan.daemon.allow_other), check_limits()}) {
         if (finding.verdict == Verdict::problem) {
             return lacking(finding.text + ": " + finding.advice);
         }
@@ -58,7 +59,8 @@ Result<void> check_this_node(const Plan& plan) {
         const auto mounts = copper_mounts();
         if (std::any_of(mounts.begin(), mounts.end(),
                         [&](const CopperMount& m) { return m.point == mount; })) {
-            return failed(mount + ": a dead Copper mount is there (clear it with 'copper stop')");
+            return failed(mount + ": a dead Copper mount is there (clear it with " + stop_command(mount) +
+                          ")");
         }
     }
     return {};

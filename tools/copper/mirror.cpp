@@ -81,7 +81,8 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options, const Need
             continue;
         }
         if (!is_running(record.pid, record.pid_started)) {
-            return failed(record.mount + ": its daemon is gone (clear the mount with 'copper stop')");
+            return failed(record.mount + ": its daemon is gone (clear the mount with " +
+                          stop_command(*mount) + ")");
         }
         return record;
     }

@@ -1,7 +1,6 @@
 #include "tools/copper/node_checks.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "base/error_text.hpp"
+#include "base/fuse_access.hpp"
 #include "base/mount_table.hpp"
 #include "base/path.hpp"
 #include "base/processes.hpp"
@@ -109,22 +109,10 @@ Finding finding_from(const nlohmann::json& json) {
             json.at("text").get<std::string>(), json.at("advice").get<std::string>()};
 }
 
-Finding check_fuse() {
-    if (::access("/dev/fuse", F_OK) != 0) {
-        return problem("fuse", "/dev/fuse does not exist",
-                       "load the kernel's module (modprobe fuse), or give the container the device (--device "
-                       "/dev/fuse)");
-    }
-    if (::geteuid() != 0 && !find_program("fusermount3")) {
-        return problem("fuse", "fusermount3 is not in PATH, and only root mounts without it",
-                       "install the package fuse3");
-    }
-    const UniqueFd device(::open("/dev/fuse", O_RDWR | O_CLOEXEC));
-    if (!device) {
-        return problem("fuse", "/dev/fuse cannot be opened: " + error_text(),
-                       "as root: chmod 666 /dev/fuse; in a container, allow the device");
-    }
-    return good("fuse", "/dev/fuse can be opened");
+Finding check_fuse(bool allow_other) {
+    const auto obstacle = obstacle_in_fuse(allow_other ? Audience::everyone : Audience::launching_user);
+    return obstacle ? problem("fuse", obstacle->text, obstacle->advice)
+                    : good("fuse", "/dev/fuse can be opened");
 }
 
 Finding check_limits() {
@@ -206,7 +194,8 @@ Finding check_mount(const std::string& mount, const std::string& batch_job) {
                    : warning("mount", already_served(*live, batch_job), "");
     }
     if (is_mounted(mount)) {
-        return problem("mount", mount + " is a dead Copper mount", "clear it with 'copper stop --local'");
+        return problem("mount", mount + " is a dead Copper mount",
+                       "clear it with " + stop_command(mount, StopSpan::this_node));
     }
     return good("mount", mount + " is free");
 }
@@ -218,7 +207,7 @@ std::vector<Finding> check_others(const std::string& mount, const std::string& b
     }
     std::vector<Finding> findings;
     for (const auto& [place, mirror] : others) {
-        const auto stop = "'copper stop" + mount_flag(place) + "'";
+        const auto stop = stop_command(place);
         const auto& job = mirror.batch_job;
         const auto process = "process " + std::to_string(mirror.process);
         const auto served =

@@ -23,7 +23,7 @@ nlohmann::json to_json(const Finding& finding);
 // Throws a std::exception if it is no finding.
 Finding finding_from(const nlohmann::json& json);
 
-Finding check_fuse();
+Finding check_fuse(bool allow_other);
 // The limits that a launcher and daemons inherit. With fewer open files, or no room in files, some launchers
 // neither start anything nor end. Raises this process's own limit of open files if it is allowed to.
 Finding check_limits();

@@ -14,6 +14,7 @@
 #include "base/error_text.hpp"
 #include "base/host_name.hpp"
 #include "base/processes.hpp"
+#include "base/shell_quote.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/error_text.hpp"
 #include "base/processes.hpp"
 #include "tools/copper/environment.hpp"
 #include "tools/copper/mirror.hpp"
@@ -88,7 +89,7 @@ Result<void> report(const json& progress) {
         std::cout << path << ": " << text_of(one, "fetched") << " objects, " << bytes_of(one) << "\n";
         if (failures != 0) {
             problems += "\n  " + path + ": " + std::to_string(failures) + " objects could not be read (" +
-                        std::generic_category().message(one.value("error", 0)) + ")";
+                        error_text(one.value("error", 0)) + ")";
         }
         if (one.value("state", "").starts_with("stopped")) {
             problems += "\n  " + path + ": the cache has room for " + bytes_of(one) +

@@ -29,8 +29,8 @@ bool serves(const json& node) {
 std::string problem_of(const json& node) {
     const auto state = text_of(node, "state");
     const auto name = text_of(node, "host") == "-" ? "rank " + text_of(node, "rank") : text_of(node, "host");
-    return name + (state == "degraded" ? " reads alone" : " is " + state) +
-           (text_of(node, "why") == "-" ? "" : ": " + text_of(node, "why"));
+    const auto why = text_of(node, "why");
+    return name + (state == "degraded" ? "" : " is " + state) + (why == "-" ? "" : ": " + why);
 }
 
 // `found`: how many there are; `nodes` may be fewer.

@@ -9,11 +9,6 @@ namespace copper::cli {
 
 namespace {
 
-bool is_plain(char c) {
-    const bool letter_or_digit = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    return letter_or_digit || std::string_view("%+,-./:=@_").find(c) != std::string_view::npos;
-}
-
 // Levenshtein's: insertions, deletions and substitutions.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
@@ -29,29 +24,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
-
-std::string shell_quote(std::string_view text) {
-    if (!text.empty() && std::all_of(text.begin(), text.end(), is_plain)) {
-        return std::string(text);
-    }
-    std::string quoted = "'";
-    for (const char c : text) {
-        if (c == '\'') {
-            quoted += "'\\''";
-        } else {
-            quoted += c;
-        }
-    }
-    return quoted + "'";
-}
-
-std::string shell_quote(const std::vector<std::string>& words) {
-    std::string line;
-    for (const auto& word : words) {
-        line += (line.empty() ? "" : " ") + shell_quote(word);
-    }
-    return line;
-}
 
 std::string counted(std::uint64_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");

@@ -1,4 +1,4 @@
-// Quotes and splits text like a shell, without a shell.
+// Words of commands and messages.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,6 @@
 #include <tl/expected.hpp>
 
 namespace copper::cli {
-
-// In single quotes if a POSIX shell would not take the text literally.
-std::string shell_quote(std::string_view text);
-std::string shell_quote(const std::vector<std::string>& words);
 
 // The words, with `separator` between them.
 template <typename Words>

@@ -3,7 +3,7 @@
     qmgr -c "create hook copper"
     qmgr -c "set hook copper event = 'execjob_prologue,execjob_launch,execjob_epilogue,execjob_end'"
     qmgr -c "set hook copper alarm = 240"
-    qmgr -c "import hook copper application/x-python default /opt/copper/libexec/copper/site/pbs-hook.py"
+    qmgr -c "import hook copper application/x-python default /opt/copper/current/libexec/copper/site/pbs-hook.py"
 
 The MoM keeps a copy of this file and runs it as root, so SITE must name the installation. It never rejects: a
 job runs and ends as if this hook did not exist.
@@ -14,7 +14,7 @@ import subprocess
 
 import pbs
 
-SITE = os.environ.get("COPPER_SITE", "/opt/copper/libexec/copper/site")
+SITE = os.environ.get("COPPER_SITE", "/opt/copper/current/libexec/copper/site")
 
 
 def act_on_node(what, job):

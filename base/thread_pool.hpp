@@ -1,4 +1,4 @@
-// Threads that wait for the filesystem, so that no other thread has to.
+// Threads for jobs that wait (for the filesystem or the kernel), so that no other thread has to.
 #pragma once
 
 #include <condition_variable>
@@ -12,7 +12,7 @@
 namespace copper {
 
 // Thread-safe. The destructor waits for running jobs and drops the others.
-class ReaderPool {
+class ThreadPool {
   public:
     using Job = std::function<void()>;
 
@@ -20,8 +20,8 @@ class ReaderPool {
         std::size_t threads = 8;
         std::size_t queued_max = 65536;
     };
-    explicit ReaderPool(Options options);
-    ~ReaderPool();
+    explicit ThreadPool(Options options);
+    ~ThreadPool();
 
     // False if queued_max jobs are waiting: the job will not run.
     [[nodiscard]] bool submit(Job job);

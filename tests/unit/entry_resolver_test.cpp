@@ -1,4 +1,4 @@
-#include "cache/resolve.hpp"
+#include "cache/entry_resolver.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -178,7 +178,7 @@ TEST_F(Resolve, WhatABatchLacksIsAskedForItself) {
     EXPECT_EQ(result.error(), std::errc::permission_denied);
 }
 
-// A batch of this node's names is not to be had: its reader has other ones, or trouble.
+// A batch of this node's names is not available: its reader has other ones, or trouble.
 TEST_F(Resolve, WithoutABatchTheEntryIsAsked) {
     objects[directory] = make(7, 0, 10);
     for (const int error : {EAGAIN, EIO, ESTALE}) {
@@ -329,7 +329,7 @@ TEST_F(Resolve, ADirectoryThatIsSmallByNow) {
     EXPECT_TRUE(cache.find(directory)->directory()->has_all_names());
 }
 
-// The last word is the entry's own: a name is never called absent because its piece is not to be had.
+// The last word is the entry's own: a name is never called absent because its piece is not available.
 TEST_F(Resolve, WithoutAPieceTheEntryIsAsked) {
     const std::string name = number(5);
     put_entry(name, 55);
@@ -356,7 +356,7 @@ TEST_F(Resolve, TwoVersionsThatReplaceEachOtherEnd) {
     EXPECT_TRUE(is_present(name));
 }
 
-// ---- where the names are not to be had
+// ---- where the names are not available
 
 TEST_F(Resolve, ADirectoryThatMayOnlyBeSearched) {
     objects[directory] = make_error(EACCES);

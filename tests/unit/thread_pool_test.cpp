@@ -1,4 +1,4 @@
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,11 +10,11 @@
 namespace copper {
 namespace {
 
-TEST(ReaderPool, RunsEveryJobOnce) {
+TEST(ThreadPool, RunsEveryJobOnce) {
     constexpr int jobs = 5000;
     std::atomic<int> ran = 0;
     std::promise<void> all;
-    ReaderPool pool({.threads = 4});
+    ThreadPool pool({.threads = 4});
     for (int i = 0; i < jobs; ++i) {
         ASSERT_TRUE(pool.submit([&] {
             if (++ran == jobs) {
@@ -26,21 +26,21 @@ TEST(ReaderPool, RunsEveryJobOnce) {
     EXPECT_EQ(ran, jobs);
 }
 
-TEST(ReaderPool, RunsAsManyJobsAtOnceAsItHasThreads) {
+TEST(ThreadPool, RunsAsManyJobsAtOnceAsItHasThreads) {
     std::barrier meeting(5);
-    ReaderPool pool({.threads = 4});
+    ThreadPool pool({.threads = 4});
     for (int i = 0; i < 4; ++i) {
         ASSERT_TRUE(pool.submit([&] { meeting.arrive_and_wait(); }));
     }
     meeting.arrive_and_wait();  // hangs if fewer run at once
 }
 
-TEST(ReaderPool, RefusesWhatExceedsTheQueue) {
+TEST(ThreadPool, RefusesWhatExceedsTheQueue) {
     std::promise<void> started;
     std::promise<void> release;
     std::atomic<int> ran = 0;
     {
-        ReaderPool pool({.threads = 1, .queued_max = 2});
+        ThreadPool pool({.threads = 1, .queued_max = 2});
         ASSERT_TRUE(pool.submit([&] {
             started.set_value();
             release.get_future().wait();
@@ -54,14 +54,14 @@ TEST(ReaderPool, RefusesWhatExceedsTheQueue) {
     EXPECT_LE(ran, 2);
 }
 
-TEST(ReaderPool, DropsWhatHasNotBegunAndWaitsForWhatHas) {
+TEST(ThreadPool, DropsWhatHasNotBegunAndWaitsForWhatHas) {
     std::promise<void> started;
     std::promise<void> release;
     std::atomic<bool> finished = false;
     const auto owned = std::make_shared<int>(1);
     std::thread releaser;
     {
-        ReaderPool pool({.threads = 1});
+        ThreadPool pool({.threads = 1});
         ASSERT_TRUE(pool.submit([&] {
             started.set_value();
             release.get_future().wait();

@@ -1,4 +1,4 @@
-#include "cache/resolve.hpp"
+#include "cache/entry_resolver.hpp"
 
 #include <utility>
 

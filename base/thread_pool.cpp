@@ -1,17 +1,17 @@
-#include "base/reader_pool.hpp"
+#include "base/thread_pool.hpp"
 
 #include <utility>
 
 namespace copper {
 
-ReaderPool::ReaderPool(Options options) : options_(options) {
+ThreadPool::ThreadPool(Options options) : options_(options) {
     threads_.reserve(options_.threads);
     for (std::size_t i = 0; i < options_.threads; ++i) {
         threads_.emplace_back([this] { work(); });
     }
 }
 
-ReaderPool::~ReaderPool() {
+ThreadPool::~ThreadPool() {
     std::deque<Job> dropped;  // destroyed without the lock
     {
         auto state = state_.lock();
@@ -25,7 +25,7 @@ ReaderPool::~ReaderPool() {
     }
 }
 
-bool ReaderPool::submit(Job job) {
+bool ThreadPool::submit(Job job) {
     {
         auto state = state_.lock();
         if (state->closed || state->jobs.size() >= options_.queued_max) {
@@ -37,7 +37,7 @@ bool ReaderPool::submit(Job job) {
     return true;
 }
 
-void ReaderPool::work() {
+void ThreadPool::work() {
     while (true) {
         Job job;
         {

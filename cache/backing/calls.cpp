@@ -1,0 +1,139 @@
+#include "cache/backing/calls.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "base/path.hpp"
+
+namespace copper {
+namespace {
+
+using std::chrono::milliseconds;
+
+Timestamp timestamp_of(const struct statx_timestamp& time) {
+    return {.seconds = time.tv_sec, .nanoseconds = time.tv_nsec};
+}
+
+Attributes attributes_of(const struct statx& status) {
+    return {.inode = status.stx_ino,
+            .size = status.stx_size,
+            .blocks = status.stx_blocks,
+            .device = ::makedev(status.stx_rdev_major, status.stx_rdev_minor),
+            .mode = status.stx_mode,
+            .links = status.stx_nlink,
+            .user = status.stx_uid,
+            .group = status.stx_gid,
+            .block_bytes = status.stx_blksize,
+            .accessed = timestamp_of(status.stx_atime),
+            .modified = timestamp_of(status.stx_mtime),
+            .changed = timestamp_of(status.stx_ctime)};
+}
+
+struct Status {
+    Attributes attributes;
+    std::uint64_t filesystem = 0;
+};
+
+SystemResult<Status> status_at(int directory, const std::string& name, BackingCounters& counters) {
+    const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0);
+    struct statx status {};
+    ++counters.stats;
+    if (retry_eintr([&] { return ::statx(directory, name.c_str(), flags, STATX_BASIC_STATS, &status); }) !=
+        0) {
+        return tl::unexpected(errno);
+    }
+    return Status{.attributes = attributes_of(status),
+                  .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
+}
+
+// Whether this node's clock stamps the changes on the filesystem of `file`.
+bool is_local(int file) {
+    constexpr std::uint32_t xfs = 0x58465342;  // older systems lack it in <linux/magic.h>
+    static constexpr std::array<std::uint32_t, 8> types = {
+        EXT4_SUPER_MAGIC, xfs,         BTRFS_SUPER_MAGIC,     F2FS_SUPER_MAGIC,
+        TMPFS_MAGIC,      RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC, AUTOFS_SUPER_MAGIC};
+    struct statfs filesystem {};
+    return retry_eintr([&] { return ::fstatfs(file, &filesystem); }) == 0 &&
+           std::find(types.begin(), types.end(), static_cast<std::uint32_t>(filesystem.f_type)) !=
+               types.end();
+}
+
+}  // namespace
+
+SystemResult<std::string> readlink_at(int directory, const std::string& name, BackingCounters& counters) {
+    std::array<char, path_bytes_max> buffer;
+    ++counters.readlinks;
+    const auto bytes =
+        retry_eintr([&] { return ::readlinkat(directory, name.c_str(), buffer.data(), buffer.size()); });
+    if (bytes < 0) {
+        return tl::unexpected(errno);
+    }
+    return std::string(buffer.data(), static_cast<std::size_t>(bytes));
+}
+
+SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+    return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
+}
+
+SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
+                                    BackingCounters& counters) {
+    const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
+        return status_at(file, "", counters).map([&](const Status& status) {
+            const auto wait = clocks.time_to_settle(status.filesystem, status.attributes.changed,
+                                                    [file] { return is_local(file); });
+            return std::pair(Observed{.attributes = status.attributes, .is_settled = wait == milliseconds(0)},
+                             wait);
+        });
+    };
+    auto found = look();
+    if (found && !found->first.is_settled) {
+        const milliseconds wait = found->second;
+        if (wait <= patience) {
+            patience -= wait;
+            std::this_thread::sleep_for(wait);
+            found = look();
+        } else {
+            patience = milliseconds(0);
+        }
+    }
+    return found.map([](const auto& seen) { return seen.first; });
+}
+
+SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
+                                         BackingCounters& counters) {
+    int error = ENOENT;
+    for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
+        const auto status = status_at(directory, name, counters);
+        if (!status) {
+            return tl::unexpected(status.error());
+        }
+        clocks.note(status->filesystem, status->attributes.changed);
+        if (!S_ISLNK(status->attributes.mode)) {
+            return Listing::NewEntry{std::move(name), {}, status->attributes};
+        }
+        auto target = readlink_at(directory, name, counters);
+        if (target) {
+            return Listing::NewEntry{std::move(name), std::move(*target), status->attributes};
+        }
+        error = target.error();
+        if (error != EINVAL) {  // EINVAL: no longer a link
+            break;
+        }
+    }
+    return tl::unexpected(error);
+}
+
+Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode) {
+    return {.name = std::move(name),
+            .target = {},
+            .attributes = {.inode = inode, .mode = S_IFDIR | 0555U, .links = 2}};
+}
+
+}  // namespace copper
