@@ -350,9 +350,11 @@ class Storm(SlowTestCase):
         self.assertGreater(opens["alone"], 2000)
         self.assertEqual(2 * opens["alone"], opens["direct"])
         self.assertEqual(2 * opens["alone"], opens["nothing"])
-        self.assertEqual(opens["alone"], opens["first"], "each file once for the whole job")
         self.assertEqual(0, opens["second"])
-        self.assertEqual([opens["alone"]] * 2, [opens["replayed"], opens["mistaken"]])
+        for name in ("first", "replayed", "mistaken"):  # test_counts.py has exact counts
+            with self.subTest(found[name]):
+                self.assertGreaterEqual(opens[name], opens["alone"], "each file for the whole job")
+                self.assertLess(opens[name], 1.01 * opens["alone"], "and once, unless a node looks slow on a busy machine")
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
 
     def test_bad_input(self):

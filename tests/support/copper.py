@@ -265,6 +265,13 @@ class Copper:
     def totals(self):
         return self.stats()["totals"]
 
+    def lone_reads(self):
+        """How often a node had a reason to read a file for itself, perhaps one that another node read, too."""
+        totals = self.totals()
+        # A node without a processor looks dead or slow to others.
+        reasons = {"fabric": ("passed_on", "unshared_reads"), "fallbacks": ("peer_lost", "direct_reads")}
+        return sum(totals[group][why] for group, whys in reasons.items() for why in whys)
+
     def daemons(self):
         """The daemons' pids by rank, from their own records."""
         found = {}
