@@ -405,12 +405,14 @@ void Mover::receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uin
 
 void Mover::membership_changed(TimePoint now) {
     now_ = now;
-    waiting_.forget_askers([this](Rank rank) { return membership_.state(rank) == NodeState::dead; });
-    next_to_review_ = waiting_.first_asked_for();
-    review_ways();
+    has_membership_changed_ = true;
 }
 
 void Mover::review_ways() {
+    if (std::exchange(has_membership_changed_, false)) {
+        waiting_.forget_askers([this](Rank rank) { return membership_.state(rank) == NodeState::dead; });
+        next_to_review_ = waiting_.first_asked_for();
+    }
     for (std::size_t reviewed = 0; next_to_review_ && reviewed < due_of_a_tick_max; ++reviewed) {
         const ObjectKey key = *next_to_review_;
         if (Wait* wait = waiting_.find(key); wait != nullptr && wait->asked()) {
@@ -492,7 +494,7 @@ void Mover::on_due(const Reading::Due& due) {
 }
 
 std::optional<TimePoint> Mover::next_deadline() const {
-    if (next_to_review_) {
+    if (has_membership_changed_ || next_to_review_) {
         return now_;
     }
     return earlier(back_in_office_, earlier(waiting_.next_deadline(), reading_.next_deadline()));

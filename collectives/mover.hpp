@@ -88,7 +88,7 @@ class Mover {
     void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
     // A Publication arrived that does not match its checksum.
     void receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uint64_t sequence, TimePoint now);
-    // The membership has changed: repeats requests to nodes that are no longer on the way.
+    // The next tick repeats requests to nodes that are no longer on the way, once for all changes until then.
     void membership_changed(TimePoint now);
     void tick(TimePoint now);
     std::optional<TimePoint> next_deadline() const;
@@ -132,8 +132,8 @@ class Mover {
     Reading reading_;
     Spreading spreading_;
     std::set<std::pair<FetchFor, ObjectKey>> in_turn_;  // for a direct read
-    // After a change of the membership: the first object whose way may have changed.
-    std::optional<ObjectKey> next_to_review_;
+    bool has_membership_changed_ = false;               // since the last tick
+    std::optional<ObjectKey> next_to_review_;           // the first object whose way may have changed
     std::optional<TimePoint> back_in_office_;
     MoverCounters counters_;
 

@@ -402,6 +402,20 @@ TEST(MoverAsking, ALossDuringAReviewIsForAllObjects) {
     EXPECT_EQ(asked.begin()->second, many_objects);
 }
 
+TEST(MoverAsking, AllLossesOfATurnAreReviewedTogether) {
+    Node node(at(listing_key, 3));
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.effects.sent.clear();
+    for (const Rank lost : {at(listing_key, 1), reader_of(listing_key)}) {
+        node.membership.suspect(lost);
+        node.mover.membership_changed(start + 1s);
+    }
+    EXPECT_TRUE(node.effects.sent.empty());
+    EXPECT_EQ(node.mover.next_deadline(), start + 1s);
+    node.mover.tick(start + 1s);
+    EXPECT_EQ(node.effects.take<Interest>().size(), 1U);
+}
+
 TEST(MoverAsking, OnlyWhatWasAskedOfALostNodeIsAskedForAgain) {
     Node node(at(listing_key, 3));
     node.mover.want(listing_key, FetchFor::demand, start);

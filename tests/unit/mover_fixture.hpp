@@ -114,6 +114,7 @@ struct Node : Place {
     void suspect(Rank rank, TimePoint now) {
         membership.suspect(rank);
         mover.membership_changed(now);
+        mover.tick(now);
     }
     void suspect_all_others(TimePoint now) {
         for (std::uint32_t rank = 0; rank < size; ++rank) {
@@ -125,6 +126,7 @@ struct Node : Place {
     void note(const News& news, TimePoint now) {
         membership.note(news);
         mover.membership_changed(now);
+        mover.tick(now);
     }
 
     Mover mover;
