@@ -9,6 +9,9 @@ namespace {
 constexpr std::uint64_t small_share = 10;  // one tenth of the budget
 constexpr unsigned uses_to_stay = 2;
 constexpr std::size_t ghosts_max = std::size_t{1} << 17;
+// Then the next object leaves even if it was used. The progress loop waits meanwhile, and a cache that was
+// never full may hold a million objects that are due for the main queue.
+constexpr int moves_max = 4096;
 
 }  // namespace
 
@@ -57,16 +60,16 @@ Eviction::Usage Eviction::usage() const {
     return {.objects = queues->objects(), .bytes = queues->bytes(), .evictions = queues->evictions};
 }
 
-// REQUIRES: a queue is not empty. Ends, because each step takes away a use or an object.
+// REQUIRES: a queue is not empty.
 KeptPtr Eviction::next_to_leave(Queues& queues, TimePoint now) const {
     if (!queues.expiring.empty() && queues.expiring.begin()->first <= now) {
         return take_out(queues, *queues.expiring.begin()->second);
     }
-    while (true) {
+    for (int moves = 0;; ++moves) {
         Kept& kept = *queue_to_shrink(queues).objects.front();
         const bool from_small = kept.place_ == Kept::Place::small_queue;
         const auto uses = kept.uses_.load(std::memory_order_relaxed);
-        if (uses < (from_small ? uses_to_stay : 1)) {
+        if (uses < (from_small ? uses_to_stay : 1) || moves == moves_max) {
             if (from_small) {
                 remember(queues, kept.key);
             }

@@ -94,17 +94,26 @@ void Spreading::broadcast(Publication publication, std::optional<Rank> from,
     std::vector<Rank> others = askers;
     std::erase_if(others, [&below](Rank rank) { return contains(below, rank); });
 
-    if (broadcasts_.size() >= options_.broadcasts_remembered_max) {
-        broadcasts_.clear();  // forgetting only costs a repeated message now and then
-    }
     const std::uint64_t sequence = send(publication, below);
     answer(publication.key, publication.object, others);
-    broadcasts_[publication.key] = {.root = publication.root,
-                                    .lasts = !publication.object->lifetime,
-                                    .serial = publication.serial,
-                                    .lane = publication.lane,
-                                    .sequence = sequence,
-                                    .to = std::move(below)};
+    remember(publication.key, {.root = publication.root,
+                               .lasts = !publication.object->lifetime,
+                               .serial = publication.serial,
+                               .lane = publication.lane,
+                               .sequence = sequence,
+                               .to = std::move(below)});
+}
+
+// Forgets the oldest: that only costs a repeated message now and then.
+void Spreading::remember(const ObjectKey& key, Broadcast broadcast) {
+    const auto [entry, is_new] = broadcasts_.insert_or_assign(key, std::move(broadcast));
+    if (is_new) {
+        by_age_.push_back(&entry->first);
+    }
+    if (by_age_.size() > options_.broadcasts_remembered_max) {
+        broadcasts_.erase(broadcasts_.find(*by_age_.front()));
+        by_age_.pop_front();
+    }
 }
 
 // A node that asks has room.

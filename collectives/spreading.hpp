@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -90,6 +91,7 @@ class Spreading {
     bool is_to_push(const ObjectKey& key) const;
     bool is_repeat(const Publication& publication) const;
     void broadcast(Publication publication, std::optional<Rank> from, const std::vector<Rank>& askers);
+    void remember(const ObjectKey& key, Broadcast broadcast);
     std::vector<Rank> without_congested(std::vector<Rank> ranks, const std::vector<Rank>& askers);
     std::uint64_t send(Publication& publication, const std::vector<Rank>& to);
 
@@ -99,6 +101,7 @@ class Spreading {
     Sharing sharing_;
     Counters counters_;
     std::unordered_map<ObjectKey, Broadcast, ObjectKeyHash> broadcasts_;
+    std::deque<const ObjectKey*> by_age_;  // the keys of broadcasts_, the first broadcast first
     std::uint64_t next_serial_ = 1;
     Seen sent_ = {};              // the last sequence, by lane
     std::vector<Seen> received_;  // by rank

@@ -297,5 +297,22 @@ TEST(Eviction, TheBudgetHoldsAndBytesAreRightWhateverThreadsDo) {
     EXPECT_EQ(cache.statistics().objects, present);
 }
 
+TEST(Eviction, TheFirstOneOfACacheFullOfUsedObjectsLooksAtAPartOfThem) {
+    constexpr int count = 10000;
+    Eviction eviction(count);
+    const auto admit = [&eviction](int number) {
+        const auto kept = std::make_shared<Kept>(extent_key(number), nullptr, 1, std::nullopt);
+        kept->use();
+        kept->use();
+        return eviction.admit(kept, {});
+    };
+    for (int number = 0; number < count; ++number) {
+        ASSERT_TRUE(admit(number).empty());
+    }
+    const auto leaving = admit(count);
+    ASSERT_EQ(leaving.size(), 1U);
+    EXPECT_EQ(leaving[0]->key, extent_key(4096)) << "those before it have moved to the main queue";
+}
+
 }  // namespace
 }  // namespace copper

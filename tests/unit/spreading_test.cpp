@@ -199,7 +199,7 @@ TEST(Spreading, AnAnswerGoesToThoseWhoAskedOnly) {
     EXPECT_EQ(sent[0].second.root, node.membership.self());
 }
 
-TEST(Spreading, ForgettingBroadcastsCostsRepeatsOnly) {
+TEST(Spreading, ForgetsTheOldestBroadcastsWhichCostsRepeatsOnly) {
     Sender node(at(listing_key, 1), {.push = Push::always, .broadcasts_remembered_max = 2});
     const auto forward = [&node](std::uint64_t number) {
         const ObjectKey key = extent_of(std::to_string(number), 0);
@@ -209,6 +209,7 @@ TEST(Spreading, ForgettingBroadcastsCostsRepeatsOnly) {
         EXPECT_EQ(forward(number), 1U);
         EXPECT_EQ(forward(number), 0U);
     }
+    EXPECT_EQ(forward(4), 0U);
     EXPECT_EQ(forward(1), 1U);
 }
 
