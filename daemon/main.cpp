@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "daemon/background_log.hpp"
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
@@ -213,6 +214,7 @@ int run(int argc, char** argv, const GivenKey& key) {
             ::_exit(exit_by_signal + signal);
         }
     });
+    std::optional<BackgroundLog> log(std::in_place);  // its thread must leave the signals to their watcher
     const auto memory = ExtentMemory::make();
     auto fabric = supervised.succession ? no_fabric() : start_fabric(memory, key ? *key : std::nullopt);
     if (!fabric) {
@@ -236,6 +238,7 @@ int run(int argc, char** argv, const GivenKey& key) {
     node = &this_node;
     const int exit_code = this_node.run();
     if (this_node.is_succeeded()) {
+        log.reset();
         std::fflush(nullptr);
         ::_exit(exit_code);
     }
@@ -243,6 +246,7 @@ int run(int argc, char** argv, const GivenKey& key) {
     leave_fabric(this_node.fabric(), this_node.parting(), exit_code);
     if (this_node.is_stuck() || (several && this_node.parting() == Parting::alone)) {
         // Do not wait for the filesystem, and do not call MPI's shutdown, which needs the other nodes.
+        log.reset();
         std::fflush(nullptr);
         ::_exit(exit_code);
     }

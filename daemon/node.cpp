@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include "base/host_name.hpp"
@@ -73,32 +72,8 @@ Attributes attributes_of_root() {
             .changed = time(found.st_ctim)};
 }
 
-// Another node's answer; empty if it makes no sense.
-json body_of(const std::string& text) {
-    const auto body = read_json(text, [](const json& read) { return read; });
-    return body && body->is_object() ? *body : json::object();
-}
-
 std::uint64_t number_of(const std::string& text) {
     return std::strtoull(text.c_str(), nullptr, 10);
-}
-
-json sum_of_parts(const ProgressLoop::Parts& parts, const std::string& paths_max) {
-    std::vector<json> answers;
-    for (const auto& part : parts) {
-        answers.push_back(body_of(part.text));
-    }
-    return sum_of(answers, number_of(paths_max));
-}
-
-// Nothing if an answer makes no sense: then the asker gets them as they are.
-std::optional<std::string> joined_sum(const std::string& paths_max, const ProgressLoop::Parts& parts) {
-    try {
-        return json_line(sum_of_parts(parts, paths_max));
-    } catch (const std::exception& error) {
-        spdlog::warn("cannot add up what nodes answered: {}", error.what());
-        return std::nullopt;
-    }
 }
 
 // Appends "." and the rank if the nodes share a machine.
@@ -169,6 +144,9 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       succession_(std::move(supervised.succession)),
       place_(place_of(*fabric_, succession_)),
       trees_(options_.trees),
+      replies_(
+          options_.job, place_,
+          succession_ ? Replies::NameOf() : [this](Rank rank) { return fabric_->name_of(rank); }),
       start_error_(std::move(start_error)),
       backing_(trees_, PathOpener::detect(), std::move(memory),
                options_.allow_other ? PathOpener::Links::refuse : PathOpener::Links::follow),
@@ -502,80 +480,22 @@ void Node::stop_job(milliseconds patience, std::function<void(const ProgressLoop
 
 void Node::handle_request(const ControlRequest& request, const ControlServer::Reply& reply) {
     const auto answer_all = [this, reply](const ProgressLoop::Parts& parts) {
-        reply([this, parts] {
-            ControlReply answer = make_reply(parts);
-            add_silent(answer);
-            return answer;
-        });
+        reply([this, parts] { return replies_.of_each(parts); });
     };
     if (request.verb == verb::stop) {
         stop_job(request.patience, answer_all);
     } else if (request.verb == verb::sum) {
         loop_.call(request.verb, request.argument, request.patience,
                    [this, reply, paths_max = request.argument](const ProgressLoop::Parts& parts) {
-                       reply([this, paths_max, parts] { return make_sum(parts, paths_max); });
+                       reply([this, paths_max, parts] { return replies_.of_sum(parts, paths_max); });
                    });
     } else if (request.verb == verb::status || request.verb == verb::stats) {
         loop_.call(request.verb, request.argument, request.patience, answer_all);
     } else if (request.verb == verb::prefetch) {
         reply([answer = answer_prefetch(request.argument)] { return answer; });
     } else {
-        ControlReply refused = make_reply({});
-        refused.error = "unknown verb: " + request.verb;
-        reply([refused] { return refused; });
+        reply([this, verb = request.verb] { return replies_.refusal("unknown verb: " + verb); });
     }
-}
-
-ControlReply Node::make_reply(const ProgressLoop::Parts& parts) const {
-    ControlReply reply{.job = options_.job, .nodes = place_.nodes, .parts = {}, .error = {}};
-    for (const auto& part : parts) {
-        reply.parts.push_back(
-            {.rank = succession_ ? place_.rank : part.rank.value, .body = body_of(part.text)});
-    }
-    return reply;
-}
-
-// A successor does not know the others.
-void Node::add_silent(ControlReply& reply) const {
-    std::set<std::uint32_t> heard;
-    for (const auto& part : reply.parts) {
-        heard.insert(part.rank);
-    }
-    for (std::uint32_t rank = 0; rank < reply.nodes && !succession_; ++rank) {
-        if (!heard.contains(rank)) {
-            reply.silent[rank] = fabric_->name_of(Rank{rank});
-        }
-    }
-}
-
-ControlReply Node::make_sum(const ProgressLoop::Parts& parts, const std::string& paths_max) const {
-    json sum;
-    try {
-        sum = sum_of_parts(parts, paths_max);
-    } catch (const std::exception& error) {
-        ControlReply refused = make_reply({});
-        refused.error = std::string("cannot add up what the nodes answered: ") + error.what();
-        return refused;
-    }
-    std::vector<bool> heard(place_.nodes);
-    for (const auto& part : parts) {
-        heard[succession_ ? place_.rank : part.rank.value] = true;
-        for (const Rank rank : part.with) {
-            heard[rank.value] = true;
-        }
-    }
-    ControlReply reply = make_reply({});
-    sum["lost"] = json::array();
-    for (std::uint32_t rank = 0; rank < place_.nodes; ++rank) {
-        if (!heard[rank]) {
-            sum["lost"].push_back(rank);
-            if (!succession_) {
-                reply.silent[rank] = fabric_->name_of(Rank{rank});
-            }
-        }
-    }
-    reply.parts.push_back({place_.rank, std::move(sum)});
-    return reply;
 }
 
 std::string Node::answer(const std::string& verb, const std::string& argument) {
@@ -704,12 +624,8 @@ json Node::answer_sum(const std::string& paths_max) {
 }
 
 ControlReply Node::answer_prefetch(const std::string& path) {
-    ControlReply reply = make_reply({});
-    if (const auto added = path.empty() ? tl::expected<void, std::string>() : prefetch_.add(path); !added) {
-        reply.error = added.error();
-    }
-    reply.parts.push_back({.rank = place_.rank, .body = prefetch_.progress()});
-    return reply;
+    const auto added = path.empty() ? tl::expected<void, std::string>() : prefetch_.add(path);
+    return added ? replies_.of_this_node(prefetch_.progress()) : replies_.refusal(added.error());
 }
 
 json Node::answer_stop(const std::string& patience_ms) {

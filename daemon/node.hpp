@@ -27,6 +27,7 @@
 #include "daemon/profile_keeper.hpp"
 #include "daemon/progress_loop.hpp"
 #include "daemon/readiness.hpp"
+#include "daemon/replies.hpp"
 #include "daemon/supervisor.hpp"
 #include "fabric/fabric.hpp"
 #include "fuse/counters.hpp"
@@ -101,9 +102,6 @@ class Node {
     ControlReply answer_prefetch(const std::string& path);
     std::unique_ptr<UseLog> make_use_log() const;
     std::unique_ptr<ProfileKeeper> make_profile_keeper();
-    ControlReply make_reply(const ProgressLoop::Parts& parts) const;
-    void add_silent(ControlReply& reply) const;
-    ControlReply make_sum(const ProgressLoop::Parts& parts, const std::string& paths_max) const;
     nlohmann::json departed() const;
     // Unmounts. The first reason counts.
     void stop(StopReason reason);
@@ -128,6 +126,7 @@ class Node {
     std::optional<Succession> succession_;  // its hand_over: until the node has started
     const Place place_;
     const Trees trees_;
+    const Replies replies_;
     std::string start_error_;
 
     FuseCounters fuse_counters_;
