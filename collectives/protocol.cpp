@@ -114,7 +114,7 @@ void Protocol::note_own_state() {
 std::uint64_t Protocol::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                              Call::Silence silence, TimePoint now) {
     now_ = now;
-    return roll_call_.call(std::move(verb), std::move(argument), patience, now, silence);
+    return roll_call_.call(std::move(verb), std::move(argument), patience, silence, now);
 }
 
 void Protocol::cut(Rank rank, TimePoint now) {

@@ -41,7 +41,7 @@ std::vector<Answer> as_answers(const Call& call, std::vector<Answer::Part> parts
 }  // namespace
 
 std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
-                             TimePoint now, Call::Silence silence) {
+                             Call::Silence silence, TimePoint now) {
     const std::uint64_t id = next_id_++;
     Pending& pending = pending_[{membership_.self(), id}];
     pending.call = {.id = id,
@@ -50,15 +50,16 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
                     .argument = std::move(argument),
                     .patience = share_for_below(patience / 2),
                     .silence = silence};
-    pending.second_half = now + patience / 2;
     pending.deadline = now + patience;
-    pending.missing.insert(membership_.alive().begin(), membership_.alive().end());
-    pending.missing.erase(membership_.self());
+    Own& own = pending.answer_to.emplace<Own>();
+    own.halfway = now + patience / 2;
+    own.missing.insert(membership_.alive().begin(), membership_.alive().end());
+    own.missing.erase(membership_.self());
     ask_below(pending);
     // Suspects may be alive. If their answers arrive in time, they count.
     effects_.send(membership_.suspects(), direct(pending.call));
     add(pending, own_answer(pending.call));
-    if (pending.missing.empty()) {
+    if (own.missing.empty()) {
         pending.deadline = now;  // finished() comes with the next tick, never from within call()
     }
     return id;
@@ -77,7 +78,7 @@ void RollCall::receive(Rank from, const Call& call, TimePoint now) {
         return;
     }
     Pending& pending = entry->second;
-    pending.reply_to = from;
+    pending.answer_to = from;
     pending.call = call;
     pending.call.patience = share_for_below(call.patience);
     pending.deadline = now + call.patience;
@@ -119,7 +120,9 @@ void RollCall::peer_lost(Rank rank) {
     for (auto entry = pending_.begin(); entry != pending_.end();) {
         const auto current = entry++;
         current->second.below.erase(rank);
-        current->second.missing.erase(rank);
+        if (Own* own = current->second.own()) {
+            own->missing.erase(rank);
+        }
         go_on(current);
     }
 }
@@ -135,7 +138,9 @@ void RollCall::add(Pending& pending, const Answer::Part& part) {
     }
     for (const Rank rank : ranks) {
         pending.heard.insert(rank);
-        pending.missing.erase(rank);
+        if (Own* own = pending.own()) {
+            own->missing.erase(rank);
+        }
     }
     pending.parts[part.rank] = part;
 }
@@ -143,10 +148,11 @@ void RollCall::add(Pending& pending, const Answer::Part& part) {
 // Finishes, or asks in another way, if this way has nothing more to wait for.
 void RollCall::go_on(std::map<CallName, Pending>::iterator entry) {
     Pending& pending = entry->second;
-    if (pending.reply_to ? pending.below.empty() : pending.missing.empty()) {
+    Own* own = pending.own();
+    if (own != nullptr ? own->missing.empty() : pending.below.empty()) {
         finish(entry);
-    } else if (pending.below.empty() && !pending.asked_directly) {
-        ask_missing_directly(pending);
+    } else if (own != nullptr && own->halfway && pending.below.empty()) {
+        ask_missing_directly(pending.call, *own);
     }
 }
 
@@ -154,7 +160,8 @@ std::set<Rank> RollCall::awaited() const {
     std::set<Rank> ranks;
     for (const auto& [name, pending] : pending_) {
         if (pending.call.silence == Call::Silence::is_suspicious) {
-            const auto& asked = pending.asked_directly ? pending.missing : pending.below;
+            const Own* own = pending.own();
+            const auto& asked = own != nullptr && !own->halfway ? own->missing : pending.below;
             ranks.insert(asked.begin(), asked.end());
         }
     }
@@ -183,15 +190,15 @@ void RollCall::tick(TimePoint now) {
         Pending& pending = current->second;
         if (now >= pending.deadline) {
             finish(current);
-        } else if (!pending.reply_to && !pending.asked_directly && now >= pending.second_half) {
-            ask_missing_directly(pending);
+        } else if (Own* own = pending.own(); own != nullptr && own->halfway && now >= *own->halfway) {
+            ask_missing_directly(pending.call, *own);
         }
     }
 }
 
-void RollCall::ask_missing_directly(Pending& pending) {
-    pending.asked_directly = true;
-    effects_.send(std::vector<Rank>(pending.missing.begin(), pending.missing.end()), direct(pending.call));
+void RollCall::ask_missing_directly(const Call& call, Own& own) {
+    own.halfway.reset();
+    effects_.send(std::vector<Rank>(own.missing.begin(), own.missing.end()), direct(call));
 }
 
 void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
@@ -201,7 +208,8 @@ void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
     for (auto& [rank, part] : pending.parts) {
         parts.push_back(std::move(part));
     }
-    if (!pending.reply_to) {
+    const Rank* above = std::get_if<Rank>(&pending.answer_to);
+    if (above == nullptr) {
         effects_.finished(pending.call.id, std::move(parts));
         return;
     }
@@ -211,16 +219,15 @@ void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
     std::vector<Answer> answers = as_answers(pending.call, std::move(parts));
     for (Answer& answer : answers) {
         answer.answers = static_cast<std::uint32_t>(answers.size());
-        effects_.send({&*pending.reply_to, 1}, answer);
+        effects_.send({above, 1}, answer);
     }
 }
 
 std::optional<TimePoint> RollCall::next_deadline() const {
     std::optional<TimePoint> next;
     for (const auto& [name, pending] : pending_) {
-        const bool halfway = !pending.reply_to && !pending.asked_directly;
-        const TimePoint due = halfway ? std::min(pending.second_half, pending.deadline) : pending.deadline;
-        next = earlier(next, due);
+        const Own* own = pending.own();
+        next = earlier(next, earlier(own != nullptr ? own->halfway : std::nullopt, pending.deadline));
     }
     return next;
 }

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -42,7 +43,7 @@ class RollCall {
     // the tree did not reach (because a node above them is gone). Ends after `patience` with the answers it
     // has. Returns the id for finished().
     std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
-                       TimePoint now, Call::Silence silence = Call::Silence::is_suspicious);
+                       Call::Silence silence, TimePoint now);
 
     void receive(Rank from, const Call& call, TimePoint now);
     void receive(Rank from, const Answer& answer);
@@ -58,24 +59,29 @@ class RollCall {
     static constexpr std::size_t calls_max = 1024;  // passing through this node at a time
 
     using CallName = std::pair<Rank, std::uint64_t>;  // origin, id
+    // A call of this node.
+    struct Own {
+        std::set<Rank> missing;            // all nodes without an answer
+        std::optional<TimePoint> halfway;  // when to ask them directly; nothing: they have been asked
+    };
     struct Pending {
-        std::optional<Rank> reply_to;  // nothing at the origin
         Call call;
+        std::variant<Own, Rank> answer_to;  // a node above
+        TimePoint deadline;
         std::map<Rank, Answer::Part> parts;
         std::set<Rank> heard;                   // whose answers are in `parts`
         std::set<Rank> below;                   // children that owe the joined answer of their subtree
         std::map<Rank, std::uint32_t> answers;  // received from them
-        std::set<Rank> missing;                 // origin only: all nodes without an answer
-        TimePoint second_half;                  // origin only: when to ask the missing directly
-        TimePoint deadline;
-        bool asked_directly = false;
+
+        Own* own() { return std::get_if<Own>(&answer_to); }
+        const Own* own() const { return std::get_if<Own>(&answer_to); }
     };
     void ask_below(Pending& pending);
     Answer::Part own_answer(const Call& call);
     void add(Pending& pending, const Answer::Part& part);
     std::optional<Answer::Part> join(const Call& call, const std::vector<Answer::Part>& parts);
     void go_on(std::map<CallName, Pending>::iterator entry);
-    void ask_missing_directly(Pending& pending);
+    void ask_missing_directly(const Call& call, Own& own);
     void finish(std::map<CallName, Pending>::iterator pending);
 
     const Membership& membership_;

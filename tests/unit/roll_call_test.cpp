@@ -14,6 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto suspicious = Call::Silence::is_suspicious;
+
 // N nodes; messages arrive in the order in which they were sent, all at one moment of a clock that is set by
 // hand.
 class Network {
@@ -146,7 +148,7 @@ TEST(RollCall, AllAnswerOnceInOrderAndAtOnce) {
             Network network(size, arity);
             const TimePoint before = network.now();
             // Every node gives those below it a part of its own time: even a chain of 50 has some left.
-            const auto id = network[origin].roll_call.call("ping", "x", 3h, before);
+            const auto id = network[origin].roll_call.call("ping", "x", 3h, suspicious, before);
             EXPECT_TRUE(network[origin].finished_ids.empty()) << "finished from within call()";
             network.run();
             ASSERT_EQ(network[origin].finished_ids, std::vector{id});
@@ -169,7 +171,7 @@ TEST(RollCall, NoAnswerIsTooLargeForAMessageAndAllArrive) {
     for (std::uint32_t rank = 0; rank < nodes; ++rank) {
         network[rank].text_bytes = rank % 7 == 0 ? answer_text_bytes_max : 100000 + rank;
     }
-    network[5].roll_call.call("stats", "", 10s, network.now());
+    network[5].roll_call.call("stats", "", 10s, suspicious, network.now());
     std::size_t answers = 0;
     while (!network.messages().empty()) {
         const auto next = network.messages().back();  // the last one first
@@ -196,7 +198,7 @@ TEST(RollCall, BelowALostInnerNodeAllAreAskedDirectlyAndOnlyItIsMissing) {
             Network network(20, arity);
             network[lost].dead = true;
             const TimePoint before = network.now();
-            network[0].roll_call.call("status", "", 1000ms, before);
+            network[0].roll_call.call("status", "", 1000ms, suspicious, before);
             network.run();
             std::vector<std::uint32_t> expected;
             for (std::uint32_t rank = 0; rank < 20; ++rank) {
@@ -215,7 +217,7 @@ TEST(RollCall, BelowALostInnerNodeAllAreAskedDirectlyAndOnlyItIsMissing) {
 TEST(RollCall, ShortPatienceReachesAll) {
     for (const auto patience : {1ms, 2ms, 4ms, 10ms}) {
         Network network(30, 1);
-        network[0].roll_call.call("status", "", patience, network.now());
+        network[0].roll_call.call("status", "", patience, suspicious, network.now());
         network.run();
         ASSERT_EQ(network[0].finished_ids.size(), 1U);
         EXPECT_EQ(network[0].result.size(), 30U) << patience.count() << " ms";
@@ -231,7 +233,7 @@ TEST(RollCall, LostNodesThatAreKnownAreNotWaitedFor) {
         }
     }
     const TimePoint before = network.now();
-    network[0].roll_call.call("status", "", 1000ms, before);
+    network[0].roll_call.call("status", "", 1000ms, suspicious, before);
     network.run();
     EXPECT_EQ(network[0].result.size(), 19U);
     EXPECT_EQ(network.now(), before);
@@ -244,7 +246,7 @@ TEST(RollCall, ANodeThatIsFoundLostIsWaitedForNoMore) {
             Network network(20, arity);
             network[lost].dead = true;
             const TimePoint before = network.now();
-            network[0].roll_call.call("status", "", 1000ms, before);
+            network[0].roll_call.call("status", "", 1000ms, suspicious, before);
             network.deliver_all();
             EXPECT_TRUE(network[0].finished_ids.empty());
             while (network[0].finished_ids.empty()) {
@@ -268,7 +270,7 @@ TEST(RollCall, ANodeThatIsFoundLostIsWaitedForNoMore) {
 TEST(RollCall, NodesThatMayStillStartAreNotSuspected) {
     Network network(20, 2);
     network[1].dead = true;
-    network[0].roll_call.call("ready", "", 1000ms, network.now(), Call::Silence::is_expected);
+    network[0].roll_call.call("ready", "", 1000ms, Call::Silence::is_expected, network.now());
     network.deliver_all();
     for (std::uint32_t rank = 0; rank < 20; ++rank) {
         EXPECT_TRUE(network[rank].roll_call.awaited().empty()) << rank;
@@ -277,7 +279,7 @@ TEST(RollCall, NodesThatMayStillStartAreNotSuspected) {
 
 TEST(RollCall, ALateAnswerGoesToTheOriginAndAnEvenLaterOneNowhere) {
     Network network(3, 1);  // 0 - 1 - 2
-    const auto id = network[0].roll_call.call("status", "", 1000ms, network.now());
+    const auto id = network[0].roll_call.call("status", "", 1000ms, suspicious, network.now());
     const auto to_1 = network.messages().front();
     network.messages().clear();
     network.deliver(to_1);
@@ -312,7 +314,7 @@ TEST(RollCall, ALateAnswerGoesToTheOriginAndAnEvenLaterOneNowhere) {
 
 TEST(RollCall, ADuplicateCallIsAnsweredOnce) {
     Network network(7, 2);
-    network[0].roll_call.call("status", "", 1000ms, network.now());
+    network[0].roll_call.call("status", "", 1000ms, suspicious, network.now());
     const auto first = network.messages().front();
     network.messages().push_back(first);
     network.run();
@@ -322,9 +324,9 @@ TEST(RollCall, ADuplicateCallIsAnsweredOnce) {
 
 TEST(RollCall, CallsOfDifferentOriginsDoNotMix) {
     Network network(10, 2);
-    const auto a = network[0].roll_call.call("a", "", 1000ms, network.now());
-    const auto b = network[5].roll_call.call("b", "", 1000ms, network.now());
-    const auto c = network[5].roll_call.call("c", "", 1000ms, network.now());
+    const auto a = network[0].roll_call.call("a", "", 1000ms, suspicious, network.now());
+    const auto b = network[5].roll_call.call("b", "", 1000ms, suspicious, network.now());
+    const auto c = network[5].roll_call.call("c", "", 1000ms, suspicious, network.now());
     network.run();
     EXPECT_EQ(network[0].finished_ids, std::vector{a});
     EXPECT_EQ(network[5].finished_ids, (std::vector{b, c}));
@@ -338,7 +340,7 @@ TEST(RollCall, NextDeadlineIsTheHalfAndThenTheWhole) {
     RollCall& roll_call = network[0].roll_call;
     EXPECT_FALSE(roll_call.next_deadline());
     const TimePoint start = network.now();
-    roll_call.call("status", "", 1000ms, start);
+    roll_call.call("status", "", 1000ms, suspicious, start);
     EXPECT_EQ(roll_call.next_deadline(), start + 500ms);
     network.messages().clear();
 
@@ -385,7 +387,7 @@ std::size_t counted_in(const std::vector<Answer::Part>& parts) {
 TEST(RollCall, AddsUpOnTheWayUp) {
     for (const std::uint32_t size : {1U, 2U, 5U, 50U, 10000U}) {
         Network network(size, 4);
-        network[size / 2].roll_call.call("sum", "", 10s, network.now());
+        network[size / 2].roll_call.call("sum", "", 10s, suspicious, network.now());
         network.run();
         const auto& parts = network[size / 2].result;
         EXPECT_EQ(counted_in(parts), size);
@@ -398,7 +400,7 @@ TEST(RollCall, ASumCountsEachNodeOnceWhoeverIsLost) {
         for (std::uint32_t lost = 1; lost < 20; ++lost) {
             Network network(20, arity);
             network[lost].dead = true;
-            network[0].roll_call.call("sum", "", 1000ms, network.now());
+            network[0].roll_call.call("sum", "", 1000ms, suspicious, network.now());
             network.run();
             EXPECT_EQ(counted_in(network[0].result), 19U) << "arity " << arity << ", lost " << lost;
         }
@@ -408,7 +410,7 @@ TEST(RollCall, ASumCountsEachNodeOnceWhoeverIsLost) {
 // The origin asked a node directly, and then hears of that node in a sum as well.
 TEST(RollCall, ANodeThatIsInASumAndAnswersDirectlyCountsOnce) {
     Network network(3, 1);
-    const auto id = network[0].roll_call.call("sum", "", 10s, network.now());
+    const auto id = network[0].roll_call.call("sum", "", 10s, suspicious, network.now());
     network.messages().clear();
     const auto hear = [&](std::uint32_t from, Answer::Part part) {
         network[0].roll_call.receive(Rank{from},
