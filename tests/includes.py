@@ -7,22 +7,20 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
-# Each folder may include itself, and from these.
-ALLOWED = {
-    "base": [],
-    "cache": ["base"],
-    "cache/backing": ["base", "cache"],
-    "profile": ["base", "cache"],
-    "fabric": ["base", "cache"],
-    "fabric/mpi": ["base", "cache", "fabric"],
-    "wire": ["base", "cache", "fabric"],
-    "collectives": ["base", "cache", "fabric", "wire"],
-    "fuse": ["base", "cache"],
-    "daemon/control": ["base", "cache"],
-    "daemon": ["base", "cache", "cache/backing", "fabric", "fabric/mpi", "wire", "collectives", "fuse", "profile",
-               "daemon/control"],
-    "tools": ["base", "cache", "profile", "daemon/control"],
-}
+TABLE = "| folder | may include |\n|---|---|\n"
+
+
+def read_table(document):
+    """Which other folders each folder may use."""
+    allowed = {}
+    rows = document.partition(TABLE)[2].partition("\n\n")[0].splitlines()
+    for folders, others in (row.strip("| ").split(" | ") for row in rows):
+        for folder in re.findall("`(.+?)`", folders):
+            allowed[folder] = re.findall("`(.+?)`", others)
+    return allowed
+
+
+ALLOWED = read_table((REPOSITORY / "docs" / "developing.md").read_text(encoding="utf-8"))
 
 
 def folder_of(path):
