@@ -23,8 +23,14 @@ TEST(Nearest, IsASlipOfThePen) {
     EXPECT_EQ(nearest("lauch", known), "launch");
     EXPECT_EQ(nearest("step", known), "stop");
     EXPECT_EQ(nearest("--prefix", known), std::nullopt);
-    EXPECT_EQ(nearest("st", known), std::nullopt);
+    EXPECT_EQ(nearest("lst", {"list", "show"}), "list");
+    EXPECT_EQ(nearest("ls", {"list", "show"}), std::nullopt);
     EXPECT_EQ(nearest("", known), std::nullopt);
+}
+
+TEST(Nearest, IsTheOnlyOneThatBeginsSo) {
+    EXPECT_EQ(nearest("--cache", {"--cache-bytes", "--cores"}), "--cache-bytes");
+    EXPECT_EQ(nearest("--c", {"--cache-bytes", "--cores"}), std::nullopt);
 }
 
 TEST(SplitWords, ReadsWhatQuoteWrites) {

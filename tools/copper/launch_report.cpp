@@ -27,7 +27,7 @@ std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector
             lines.push_back(node.host + ": " + node.reason);
         }
         for (const auto& host : outcome.readiness->missing) {
-            lines.push_back(host + ": it never answered");
+            lines.push_back(host + ": it never answered ('copper doctor' may find the reason)");
         }
     }
     return lines;
@@ -54,9 +54,12 @@ std::string general_reason(const LaunchOutcome& outcome, const Plan& plan) {
             }
         }
         return (plan.launcher.family == Family::alone ? "copperd" : plan.launcher.program) +
-               " ended before all nodes were ready: " + describe_status(outcome.status);
+               " ended before all nodes were ready: " + describe_status(outcome.status) +
+               (outcome.tail.empty() ? "; it said nothing, but 'copper doctor' may find the reason"
+                                     : "; its last words follow");
     }
-    return "no report of all nodes in time";
+    return "no report of all nodes in time: 'copper doctor' may find the reason; --ready-timeout gives more "
+           "time";
 }
 
 // If the nodes are elsewhere, this command knows only the rule of the default, not its value.

@@ -38,16 +38,19 @@ bool is_set(const char* variable) {
     return value != nullptr && *value != '\0';
 }
 
-Result<std::vector<std::string>> nodes_in_file(const std::string& path) {
+// `named_by`: the option or variable that holds the path.
+Result<std::vector<std::string>> nodes_in_file(const std::string& named_by, const std::string& path) {
+    const std::string advice =
+        "; name the nodes with --nodes-from FILE (one host per line) or HOST,HOST ('cn1,' for one host)";
     std::ifstream file(path);
     if (!file) {
-        return misused("node list " + path + ": " + error_text());
+        return misused(named_by + " " + path + ": " + error_text() + advice);
     }
     std::stringstream text;
     text << file.rdbuf();
     auto hosts = parse_hosts(text.str());
     if (hosts.empty()) {
-        return misused("node list " + path + ": names no host");
+        return misused(named_by + " " + path + ": the file names no host" + advice);
     }
     return hosts;
 }
@@ -70,7 +73,7 @@ Result<Hosts> nodes_said_by(const std::vector<std::string>& command) {
 }
 
 Result<Hosts> nodes_of_pbs() {
-    return nodes_in_file(std::getenv("PBS_NODEFILE"));
+    return nodes_in_file("PBS_NODEFILE", std::getenv("PBS_NODEFILE"));
 }
 
 Result<Hosts> nodes_of_slurm() {
@@ -85,7 +88,7 @@ Result<Hosts> nodes_of_flux() {
 // The variable holds "host slots host slots ...".
 Result<Hosts> nodes_of_lsf() {
     if (is_set("LSB_DJOB_HOSTFILE")) {
-        return nodes_in_file(std::getenv("LSB_DJOB_HOSTFILE"));
+        return nodes_in_file("LSB_DJOB_HOSTFILE", std::getenv("LSB_DJOB_HOSTFILE"));
     }
     std::istringstream words(is_set("LSB_MCPU_HOSTS") ? std::getenv("LSB_MCPU_HOSTS") : "");
     std::string text;
@@ -102,7 +105,7 @@ Result<Hosts> nodes_of_lsf() {
 }
 
 Result<Hosts> nodes_of_grid_engine() {
-    return nodes_in_file(std::getenv("PE_HOSTFILE"));
+    return nodes_in_file("PE_HOSTFILE", std::getenv("PE_HOSTFILE"));
 }
 
 struct Source {
@@ -292,7 +295,7 @@ Result<Hosts> find_nodes(const std::string& from) {
         return Hosts{host_name()};
     }
     if (from.find_first_of(",[") == std::string::npos) {
-        return nodes_in_file(from);
+        return nodes_in_file("--nodes-from", from);
     }
     auto hosts = expand_hosts(from);
     if (!hosts) {

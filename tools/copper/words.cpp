@@ -30,9 +30,13 @@ std::string counted(std::uint64_t count, const std::string& noun) {
 }
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+    const auto begins_so = [word](const std::string& each) { return each.starts_with(word); };
+    if (!word.empty() && std::ranges::count_if(known, begins_so) == 1) {
+        return *std::ranges::find_if(known, begins_so);
+    }
     constexpr std::size_t slips_max = 2;
     std::optional<std::string> found;
-    std::size_t fewest = std::min(slips_max + 1, word.size() / 2);
+    std::size_t fewest = std::min(slips_max + 1, (word.size() + 1) / 2);
     for (const auto& each : known) {
         if (const auto slips = edit_distance(word, each); slips < fewest) {
             fewest = slips;

@@ -24,8 +24,8 @@ std::string joined(const Words& words, std::string_view separator) {
 // "1 file", "2 files".
 std::string counted(std::uint64_t count, const std::string& noun);
 
-// The one of `known` that `word` is most likely a slip of the pen for: at most two letters wrong, missing,
-// too many, and not half of the word.
+// The one of `known` that was probably meant by `word`: the only one that begins with it, or the one that
+// differs least, by at most two wrong, missing or additional letters, and less than half of the word.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 
 // Splits at blanks. Understands '...', "..." and \ like a POSIX shell, but expands nothing. The error names
