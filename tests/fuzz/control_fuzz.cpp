@@ -3,9 +3,10 @@
 #include "daemon/control/control.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/ask_job.hpp"
 #include "tools/copper/ready.hpp"
 #include "tools/copper/statistics.hpp"
+#include "tools/copper/table.hpp"
 
 namespace copper::fuzz {
 namespace {

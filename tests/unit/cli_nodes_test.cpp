@@ -1,8 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "tools/copper/cleanup.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/node_list.hpp"
+#include "tools/copper/table.hpp"
 
 namespace copper::cli {
 namespace {

@@ -7,8 +7,10 @@
 #include "base/json_text.hpp"
 #include "daemon/control/sum.hpp"
 #include "tests/unit/node_answer.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/ask_job.hpp"
 #include "tools/copper/page.hpp"
+#include "tools/copper/table.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 namespace {

@@ -14,6 +14,7 @@
 #include "base/shell_quote.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/check_report.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/process.hpp"

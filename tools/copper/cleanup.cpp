@@ -23,6 +23,7 @@
 #include "base/unique_fd.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/process.hpp"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/mount_table.hpp"
-#include "tools/copper/common.hpp"
 
 namespace copper::cli {
 

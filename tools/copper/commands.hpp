@@ -2,13 +2,34 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tools/copper/common.hpp"
+#include "tools/copper/failure.hpp"
 
 namespace copper::cli {
+
+// main() runs this after parsing the command line.
+using Action = std::function<Result<void>()>;
+
+// One function per command. It adds the command's options to `app`, and sets `action` if the user chose the
+// command.
+void add_launch(CLI::App& app, Action& action);
+void add_stop(CLI::App& app, Action& action);
+void add_status(CLI::App& app, Action& action);
+void add_stats(CLI::App& app, Action& action);
+void add_top(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
+void add_logs(CLI::App& app, Action& action);
+void add_path(CLI::App& app, Action& action);
+void add_env(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
+void add_prefetch(CLI::App& app, Action& action);
+void add_profile(CLI::App& app, Action& action);
 
 // Adds all commands to `app`, which must be empty.
 void add_commands(CLI::App& app, Action& action);

@@ -5,6 +5,7 @@
 
 #include "base/host_name.hpp"
 #include "base/json_text.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
 #include "tools/copper/launch_troubles.hpp"

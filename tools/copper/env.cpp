@@ -5,6 +5,8 @@
 #include <map>
 
 #include "daemon/control/private_directory.hpp"
+#include "tools/copper/commands.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/words.hpp"
 

@@ -14,6 +14,7 @@
 #include "daemon/control/option_flags.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/cleanup.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/launch_plan.hpp"
 #include "tools/copper/launch_record.hpp"

@@ -17,6 +17,7 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/profile_files.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/nodes.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "daemon/control/options.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/failure.hpp"
 #include "tools/copper/launcher.hpp"
 
 namespace copper::cli {

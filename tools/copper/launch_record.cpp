@@ -134,6 +134,11 @@ std::optional<LaunchRecord> read_launch(const std::string& mount) {
     return std::nullopt;
 }
 
+std::vector<std::string> launched_hosts(const std::string& mount) {
+    const auto launch = read_launch(mount);
+    return launch ? launch->hosts : std::vector<std::string>();
+}
+
 Result<void> write_launch(const LaunchRecord& record) {
     return write_file(launch_files(record.mount).record, to_text(record));
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "tools/copper/failure.hpp"
 #include "tools/copper/launcher.hpp"
 #include "tools/copper/process.hpp"
 
@@ -39,6 +40,8 @@ struct LaunchFiles {
 LaunchFiles launch_files(const std::string& mount);
 std::vector<LaunchRecord> find_launches();
 std::optional<LaunchRecord> read_launch(const std::string& mount);
+// The hosts of `mount`'s job by rank, if it was launched from this node to others.
+std::vector<std::string> launched_hosts(const std::string& mount);
 Result<void> write_launch(const LaunchRecord& record);
 // Removes all three files. The directory stays.
 void remove_launch(const std::string& mount);

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "daemon/control/instance.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "tools/copper/words.hpp"
 

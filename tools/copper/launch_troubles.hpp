@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/failure.hpp"
 #include "tools/copper/launch_plan.hpp"
 
 namespace copper::cli {

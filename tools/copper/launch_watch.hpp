@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "tools/copper/failure.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/ready.hpp"
 

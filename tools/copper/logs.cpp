@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"

@@ -8,7 +8,6 @@
 
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/commands.hpp"
-#include "tools/copper/common.hpp"
 #include "tools/copper/completion.hpp"
 #include "tools/copper/environment.hpp"
 #include "tools/copper/everywhere.hpp"

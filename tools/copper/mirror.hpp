@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/copper/common.hpp"
 #include "tools/copper/environment.hpp"
+#include "tools/copper/failure.hpp"
+#include "tools/copper/instances.hpp"
 
 namespace CLI {
 class App;

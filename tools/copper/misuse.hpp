@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tools/copper/common.hpp"
+#include "tools/copper/failure.hpp"
 
 namespace copper::cli {
 

@@ -22,8 +22,10 @@
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/version.hpp"
 #include "tools/copper/cleanup.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/process.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 

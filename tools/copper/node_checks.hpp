@@ -6,8 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/copper/common.hpp"
-
 namespace copper::cli {
 
 enum class Verdict { good, warning, problem };

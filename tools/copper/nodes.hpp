@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/copper/common.hpp"
+#include "tools/copper/failure.hpp"
 #include "tools/copper/launcher.hpp"
 
 namespace copper::cli {

@@ -11,8 +11,9 @@
 
 #include "daemon/control/sum.hpp"
 #include "daemon/control/timeline.hpp"
-#include "tools/copper/common.hpp"
 #include "tools/copper/statistics.hpp"
+#include "tools/copper/table.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 

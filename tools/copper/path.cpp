@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/path.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/mirror.hpp"
 
 namespace copper::cli {

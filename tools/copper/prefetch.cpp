@@ -12,8 +12,13 @@
 
 #include "base/error_text.hpp"
 #include "base/processes.hpp"
+#include "daemon/control/control.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/environment.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/mirror.hpp"
+#include "tools/copper/table.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/copper/common.hpp"
+#include "tools/copper/failure.hpp"
 
 namespace copper::cli {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/processes.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/failure.hpp"
 
 namespace copper::cli {
 

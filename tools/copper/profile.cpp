@@ -9,8 +9,10 @@
 #include "base/error_text.hpp"
 #include "daemon/control/profile_files.hpp"
 #include "profile/profile_file.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/commands.hpp"
+#include "tools/copper/failure.hpp"
 #include "tools/copper/stored_profiles.hpp"
+#include "tools/copper/table.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {

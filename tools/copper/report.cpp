@@ -7,6 +7,8 @@
 #include "base/json_text.hpp"
 #include "daemon/control/metrics.hpp"
 #include "daemon/control/sum.hpp"
+#include "tools/copper/commands.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/page.hpp"

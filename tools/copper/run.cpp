@@ -8,6 +8,7 @@
 #include "base/error_text.hpp"
 #include "base/path.hpp"
 #include "base/processes.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/interpreter.hpp"
 #include "tools/copper/mirror.hpp"
 

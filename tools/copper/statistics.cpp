@@ -5,6 +5,10 @@
 
 #include "daemon/control/metrics.hpp"
 #include "daemon/control/sum.hpp"
+#include "tools/copper/ask_job.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/table.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 

@@ -8,7 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/copper/common.hpp"
+#include "daemon/control/control.hpp"
+#include "tools/copper/failure.hpp"
 
 namespace copper::cli {
 
@@ -31,7 +32,7 @@ Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths, c
 JobStatistics statistics_of(const ControlReply& reply, const std::vector<std::string>& hosts,
                             const std::string& mount, std::size_t top_paths);
 
-// All nodes, by rank; lost ones, too (per_node() of common.hpp).
+// All nodes, by rank; lost ones, too (per_node() of ask_job.hpp).
 struct EachNode {
     std::string job;
     std::vector<nlohmann::json> nodes;

@@ -2,7 +2,8 @@
 #include <iostream>
 
 #include "daemon/control/metrics.hpp"
-#include "tools/copper/common.hpp"
+#include "tools/copper/commands.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/statistics.hpp"
 

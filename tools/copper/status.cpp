@@ -2,9 +2,13 @@
 #include <algorithm>
 #include <iostream>
 
-#include "tools/copper/common.hpp"
+#include "tools/copper/ask_job.hpp"
+#include "tools/copper/commands.hpp"
+#include "tools/copper/instances.hpp"
+#include "tools/copper/launch_record.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/statistics.hpp"
+#include "tools/copper/table.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {

@@ -14,13 +14,17 @@
 #include "base/own_files.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/profile_files.hpp"
+#include "tools/copper/ask_job.hpp"
 #include "tools/copper/cleanup.hpp"
+#include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/statistics.hpp"
+#include "tools/copper/table.hpp"
 
 namespace copper::cli {
 

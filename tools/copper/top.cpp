@@ -13,6 +13,8 @@
 
 #include "base/guarded.hpp"
 #include "base/unique_fd.hpp"
+#include "tools/copper/commands.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/top_view.hpp"
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "daemon/control/sum.hpp"
+#include "tools/copper/table.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 namespace copper::cli {
@@ -27,6 +28,24 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string counted(std::uint64_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string in_units(std::uint64_t number) {
+    auto bytes = static_cast<double>(number);
+    constexpr double step = 1024;
+    constexpr double three_digits_max = 999.5;
+    const char* unit = "bytes";
+    for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+        if (bytes < three_digits_max) {
+            break;
+        }
+        bytes /= step;
+        unit = larger;
+    }
+    std::ostringstream text;
+    text.precision(3);
+    text << bytes << " " << unit;
+    return text.str();
 }
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {

@@ -24,6 +24,9 @@ std::string joined(const Words& words, std::string_view separator) {
 // "1 file", "2 files".
 std::string counted(std::uint64_t count, const std::string& noun);
 
+// "1.5 GiB".
+std::string in_units(std::uint64_t bytes);
+
 // The one of `known` that was probably meant by `word`: the only one that begins with it, or the one that
 // differs least, by at most two wrong, missing or additional letters, and less than half of the word.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);

@@ -1,0 +1,87 @@
+#include "tools/copper/instances.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/host_name.hpp"
+#include "base/shell_quote.hpp"
+#include "daemon/control/option_defaults.hpp"
+#include "daemon/control/options.hpp"
+#include "tools/copper/launch_record.hpp"
+#include "tools/copper/node_list.hpp"
+
+namespace copper::cli {
+
+Result<std::string> mount_named(const std::string& flag) {
+    if (!flag.empty()) {
+        return canonical_mount(flag);
+    }
+    const auto sources = read_sources(std::nullopt);
+    if (!sources) {
+        return misused(sources.error());
+    }
+    const auto mount = sources->by_name.find("mount");
+    const bool given = mount != sources->by_name.end() && !mount->second.texts.empty();
+    return canonical_mount(given ? mount->second.texts.back() : default_mount());
+}
+
+std::string local_mount(const std::string& mount, std::uint32_t node) {
+    return mount + "." + std::to_string(node);
+}
+
+std::optional<std::uint32_t> local_node(std::string_view path, std::string_view mount) {
+    if (path.size() < mount.size() + 2 || path.substr(0, mount.size()) != mount ||
+        path[mount.size()] != '.') {
+        return std::nullopt;
+    }
+    const auto digits = path.substr(mount.size() + 1);
+    std::uint32_t node = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), node);
+    if (error != std::errc() || end != digits.data() + digits.size()) {
+        return std::nullopt;
+    }
+    return node;
+}
+
+std::vector<Found> instances_named(const std::string& mount, uid_t user) {
+    std::vector<Found> found;
+    for (const auto& directory : find_instances(user)) {
+        auto record = read_instance(directory);
+        if (record && (record->mount == mount || local_node(record->mount, mount))) {
+            found.push_back({directory, std::move(*record)});
+        }
+    }
+    std::sort(found.begin(), found.end(), [&](const Found& a, const Found& b) {
+        return local_node(a.record.mount, mount) < local_node(b.record.mount, mount);
+    });
+    return found;
+}
+
+tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command) {
+    const auto launch = read_launch(mount);
+    if (!launch) {
+        return failed("no Copper serves " + mount + " on this node (start one with 'copper launch')");
+    }
+    const auto& hosts = launch->hosts;
+    if (hosts_without({host_name()}, hosts).empty() || hosts.empty()) {
+        return failed("the daemon of " + mount + " on this node is gone (clean up with " +
+                      stop_command(mount) + ")");
+    }
+    const std::string names = some_of(hosts);
+    if (!is_running(launch->process.pid, launch->process.started)) {
+        return failed(mount + " served " + names + ", but its launcher has ended (clean up with " +
+                      stop_command(mount) + ")");
+    }
+    const auto launcher = launcher_from_here(*launch);
+    const auto reach = reach_of(launcher, !batch_job_id().empty());
+    const bool launcher_knows_hosts = !launch->batch_job.empty() && reach != Reach::hosts;
+    const auto start = command.on_every_node
+                           ? start_on_all(launcher, launcher_knows_hosts ? std::vector<std::string>() : hosts)
+                           : start_on_one(launcher, hosts.front());
+    return failed(mount + " serves " + names + ", not this node: use '" + shell_quote(start) + " copper " +
+                  command.name + mount_flag(mount) + (command.arguments.empty() ? "" : " ") +
+                  command.arguments + "'" +
+                  (reach == Reach::nothing ? " in a shell of job " + launch->batch_job : ""));
+}
+
+}  // namespace copper::cli
