@@ -19,6 +19,7 @@
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
+#include "tools/copper/launcher_choice.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/nodes.hpp"
 

@@ -219,6 +219,11 @@ std::string describe_status(int status) {
     return "exit code " + std::to_string(WEXITSTATUS(status));
 }
 
+bool is_set(const char* variable) {
+    const char* value = std::getenv(variable);
+    return value != nullptr && *value != '\0';
+}
+
 bool send_signal(const ProcessName& process, int signal) {
     const UniqueFd fd = open_process(process);
     if (fd) {

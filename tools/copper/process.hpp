@@ -34,9 +34,14 @@ struct Output {
 // Runs a program and collects its output from both streams. At the deadline, kills the program with its
 // process group. May be called from several threads.
 Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline);
+// For a program that only answers a question.
+inline constexpr std::chrono::milliseconds question_patience{15000};
 bool succeeded(const Output& output);
 // "exit code 1", "signal 9 (Killed)".
 std::string describe_status(int status);
+
+// Whether this process has the variable, with a value that is not empty.
+bool is_set(const char* variable);
 
 // A process, not necessarily a child. The start time tells it from a later process with the same id.
 struct ProcessName {
