@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 
@@ -18,8 +19,12 @@ using Taken = tl::expected<void, std::string>;
 
 constexpr std::string_view environment_prefix = "COPPER_";
 constexpr const char* config_variable = "COPPER_CONFIG";
-constexpr const char* installation_variable = "COPPER_ROOT";  // in the job scripts of ALCF's Copper
-constexpr const char* request_variable = "COPPER_MIRROR";     // asks a site's prologue for a mirror
+// Other variables that are no options.
+constexpr std::array other_variables = {
+    "COPPER_ROOT",            // in the job scripts of ALCF's Copper
+    "COPPER_MIRROR",          // asks a site's prologue for a mirror
+    "COPPER_MIRRORED_TREES",  // tells Python's sitecustomize module what `copper env` rewrites
+};
 
 // An option that environment and file may set.
 bool is_public_name(const std::string& name) {
@@ -101,7 +106,7 @@ void add_variable(std::string_view variable, Sources& sources) {
     }
     const std::string key(variable.substr(0, equals));
     const std::string name = option_name_of(key);
-    if (key == config_variable || key == installation_variable || key == request_variable) {
+    if (key == config_variable || std::ranges::count(other_variables, key) != 0) {
         return;
     }
     if (!is_public_name(name)) {

@@ -201,7 +201,7 @@ class Bypass(MountTestCase):
 
     def test_mirror_is_gone(self):
         environment = clean_environment(PYTHONPATH=REPOSITORY / "tools" / "python",
-                                        COPPER_MIRROR=":".join(["/nowhere", *self.trees]))
+                                        COPPER_MIRRORED_TREES=":".join(["/nowhere", *self.trees]))
         found = json.loads(self.run_program(self.venv_tool, ASK_PATHS, env=environment).stdout)
         self.assertEqual([self.venv, self.base], found["prefixes"])
         self.assertTrue(found["asyncio"].startswith(self.base), found)

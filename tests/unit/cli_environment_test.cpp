@@ -171,7 +171,7 @@ TEST(MirroredEnvironment, PutsThePythonModulesInFrontOnce) {
                 environment[name] = value;
             }
             EXPECT_EQ(environment["PYTHONPATH"], after);
-            EXPECT_EQ(environment["COPPER_MIRROR"], "/tmp/u/copper:/soft:/usr");
+            EXPECT_EQ(environment["COPPER_MIRRORED_TREES"], "/tmp/u/copper:/soft:/usr");
         }
     }
 }

@@ -18,7 +18,7 @@ constexpr std::array rewritten_names = {
     "PERL5LIB", "GDAL_DATA",  "GDAL_DRIVER_PATH", "PROJ_DATA",    "SSL_CERT_FILE"};
 
 // MOUNT:TREE:TREE..., for tools/python/sitecustomize.py.
-constexpr const char* mirror_variable = "COPPER_MIRROR";
+constexpr const char* mirrored_trees_variable = "COPPER_MIRRORED_TREES";
 
 // Where programs keep what they compile at run time.
 struct CacheVariable {
@@ -152,8 +152,8 @@ Variables mirrored_environment(const EnvironmentRequest& request, const ReadVari
     if (!request.python_modules.empty()) {
         put_in_front(changed, "PYTHONPATH", request.python_modules, read);
         std::string mirror = request.mirror.mount + ":" + joined(request.mirror.trees, ":");
-        if (read(mirror_variable) != mirror) {
-            changed.emplace_back(mirror_variable, std::move(mirror));
+        if (read(mirrored_trees_variable) != mirror) {
+            changed.emplace_back(mirrored_trees_variable, std::move(mirror));
         }
     }
     const auto set_if_unset = [&](const std::string& name, const std::string& value) {
@@ -213,7 +213,7 @@ Changes unmirrored_environment(const std::string& mount, const std::string& own,
         unset_if(cache.name, is_own);
     }
     unset_if("PYTHONPYCACHEPREFIX", is_own);
-    unset_if(mirror_variable, [&mount](const std::string& value) {
+    unset_if(mirrored_trees_variable, [&mount](const std::string& value) {
         const auto place = value.substr(0, value.find(':'));
         return original_of(mount, place) != place;
     });

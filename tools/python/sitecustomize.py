@@ -80,8 +80,8 @@ if sys.version_info < (3, 14):
 # `copper run` adds the standard library to PYTHONPATH for one interpreter only.
 if "COPPER_PYTHONPATH" in os.environ:
     os.environ["PYTHONPATH"] = os.environ.pop("COPPER_PYTHONPATH")
-if "COPPER_MIRROR" in os.environ:
-    _mirror = os.environ["COPPER_MIRROR"].split(":")
+if "COPPER_MIRRORED_TREES" in os.environ:  # MOUNT:TREE:TREE...
+    _mirror = os.environ["COPPER_MIRRORED_TREES"].split(":")
     if os.path.ismount(_mirror[0]):
         _use_the_mirror(_mirror[0], _mirror[1:])
 _run_the_next_one()

@@ -7,7 +7,7 @@
 # the job's shell; in TORQUE, $job_starter in mom_priv/config does.
 set -uo pipefail
 
-# PBS numbers the tasks of each node in hexadecimal. ('copper env' sets COPPER_MIRROR, too, to something else.)
+# PBS numbers the tasks of each node in hexadecimal.
 if [[ ${COPPER_MIRROR:-} == 1 && ${PBS_NODENUM:-0} == 0 && ${PBS_TASKNUM:-1} =~ ^0*1$ ]]; then
     # shellcheck source=tools/job/site/mirror.sh
     source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/mirror.sh"
