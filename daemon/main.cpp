@@ -155,11 +155,7 @@ void give_memory_back() {
 
 using GivenKey = tl::expected<std::optional<JobKey>, std::string>;
 
-int run(int argc, char** argv, const GivenKey& key) {
-    const CommandLine line = parse(argc, argv);
-    if (line.exit_code) {
-        return *line.exit_code;
-    }
+void set_up_process(const GivenKey& key) {
     if (key) {
         key_checksums(*key);
     }
@@ -169,42 +165,61 @@ int run(int argc, char** argv, const GivenKey& key) {
     for (const int signal : {SIGUSR1, SIGUSR2}) {
         std::signal(signal, SIG_IGN);
     }
+}
+
+// What a node has before it joins the others. With an error, it joins them only to report the error.
+struct Start {
+    DaemonOptions options = {};
+    std::string error = {};
+    Supervised supervised = {};
+    Cores cores = Cores::shared;
+};
+
+// The options, and why they cannot be used.
+Start read_options(const CommandLine& line, const GivenKey& key) {
     auto options = resolve_options(line.texts, line.config);
-    const bool launched = launched_as_one_of_several();
     const auto usable = options.and_then([&key](const DaemonOptions& given) {
         return check_cache_bytes(given, 1).and_then(
             [&] { return check_job_key(key, given.require_key ? KeyNeed::required : KeyNeed::optional); });
     });
-    if (!usable && !launched) {
-        return fail(usable.error(), exit_usage);
-    }
-    // MPI would wait for ever for a node on which it cannot start.
-    if (const auto room = check_room(); !room) {
-        return fail(host_name() + ": " + room.error(), exit_failed);
-    }
-    std::string start_error = usable ? "" : usable.error();
-    Supervised supervised;
-    if (usable) {
-        if (auto worker = supervise(*options)) {
-            supervised = std::move(*worker);
-        } else {
-            start_error = worker.error();
-        }
-    }
-    const bool several = launched && !supervised.succession;
-    Cores cores = Cores::shared;
-    if (start_error.empty()) {
-        const auto span = launched && !options->local ? JobSpan::several_machines : JobSpan::one_machine;
-        if (auto prepared = prepare(*options, span)) {
-            cores = *prepared;
-        } else {
-            start_error = prepared.error();
-        }
-    }
-    if (!start_error.empty() && !several) {
-        return fail(start_error, exit_failed);
-    }
+    return {.options = std::move(options).value_or(DaemonOptions()), .error = usable ? "" : usable.error()};
+}
 
+void start_on_this_machine(Start& start, bool launched) {
+    auto worker = supervise(start.options);
+    if (!worker) {
+        start.error = worker.error();
+        return;
+    }
+    start.supervised = std::move(*worker);
+    const auto span = launched && !start.options.local ? JobSpan::several_machines : JobSpan::one_machine;
+    if (const auto prepared = prepare(start.options, span)) {
+        start.cores = *prepared;
+    } else {
+        start.error = prepared.error();
+    }
+}
+
+// Slurm's mpi/pmix would end the job step when the connection ends.
+void hold_pmix_connection(Supervised& supervised) {
+    if (!supervised.launched_by_slurm || std::getenv("PMIX_RANK") == nullptr) {
+        return;
+    }
+    if (const auto connection = pmix_connection()) {
+        supervised.link.hold(*connection);
+    } else {
+        spdlog::warn(
+            "the connection with Slurm's PMIx server was not found: if this daemon is lost, Slurm ends all");
+    }
+}
+
+[[noreturn]] void exit_at_once(int exit_code) {
+    std::fflush(nullptr);
+    ::_exit(exit_code);
+}
+
+// Joins the others, serves until the end, and leaves them.
+int serve(Start start, const std::optional<JobKey>& key, bool several) {
     // Until the node exists, a signal ends the process at once: there is nothing to clean up.
     std::atomic<Node*> node = nullptr;
     std::optional<SignalWatcher> signals(std::in_place, [&node](int signal, pid_t sender) {
@@ -216,41 +231,55 @@ int run(int argc, char** argv, const GivenKey& key) {
     });
     std::optional<BackgroundLog> log(std::in_place);  // its thread must leave the signals to their watcher
     const auto memory = ExtentMemory::make();
-    auto fabric = supervised.succession ? no_fabric() : start_fabric(memory, key ? *key : std::nullopt);
+    auto fabric = start.supervised.succession ? no_fabric() : start_fabric(memory, key);
     if (!fabric) {
         return fail(fabric.error(), exit_failed);
     }
-    if (supervised.launched_by_slurm && std::getenv("PMIX_RANK") != nullptr) {
-        // Slurm's mpi/pmix would end the job step when the connection ends.
-        if (const auto connection = pmix_connection()) {
-            supervised.link.hold(*connection);
-        } else {
-            spdlog::warn(
-                "the connection with Slurm's PMIx server was not found: if this daemon is lost, Slurm ends "
-                "all");
-        }
+    hold_pmix_connection(start.supervised);
+    if (start.supervised.vitals != nullptr) {
+        start.supervised.vitals->note_end_of_this_process();  // after MPI, which has handlers of its own
     }
-    if (supervised.vitals != nullptr) {
-        supervised.vitals->note_end_of_this_process();  // after MPI, which has handlers of its own
-    }
-    Node this_node(options.value_or(DaemonOptions()), std::move(*fabric), memory, start_error, cores,
-                   std::move(supervised));
+    Node this_node(std::move(start.options), std::move(*fabric), memory, std::move(start.error), start.cores,
+                   std::move(start.supervised));
     node = &this_node;
     const int exit_code = this_node.run();
     if (this_node.is_succeeded()) {
         log.reset();
-        std::fflush(nullptr);
-        ::_exit(exit_code);
+        exit_at_once(exit_code);
     }
     signals.reset();
     leave_fabric(this_node.fabric(), this_node.parting(), exit_code);
     if (this_node.is_stuck() || (several && this_node.parting() == Parting::alone)) {
         // Do not wait for the filesystem, and do not call MPI's shutdown, which needs the other nodes.
         log.reset();
-        std::fflush(nullptr);
-        ::_exit(exit_code);
+        exit_at_once(exit_code);
     }
     return exit_code;
+}
+
+int run(int argc, char** argv, const GivenKey& key) {
+    const CommandLine line = parse(argc, argv);
+    if (line.exit_code) {
+        return *line.exit_code;
+    }
+    set_up_process(key);
+    auto start = read_options(line, key);
+    const bool launched = launched_as_one_of_several();
+    if (!start.error.empty() && !launched) {
+        return fail(start.error, exit_usage);
+    }
+    // MPI would wait for ever for a node on which it cannot start.
+    if (const auto room = check_room(); !room) {
+        return fail(host_name() + ": " + room.error(), exit_failed);
+    }
+    if (start.error.empty()) {
+        start_on_this_machine(start, launched);
+    }
+    const bool several = launched && !start.supervised.succession;
+    if (!start.error.empty() && !several) {
+        return fail(start.error, exit_failed);
+    }
+    return serve(std::move(start), key ? *key : std::nullopt, several);
 }
 
 }  // namespace

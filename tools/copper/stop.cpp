@@ -254,14 +254,17 @@ std::optional<ControlReply> tell_to_stop(const std::string& mount, milliseconds 
     return std::move(*reply);
 }
 
-Result<void> stop_job(const StopOptions& options) {
-    const auto mount = mount_named(options.mount);
-    if (!mount) {
-        return tl::make_unexpected(mount.error());
-    }
-    auto found = instances_named(*mount, ::getuid());
-    auto launch = read_launch(*mount);
-    // Jobs of one user may share a node.
+// What ends: the instances on this node, and the launch if it was made here.
+struct Target {
+    std::vector<Found> found;
+    std::optional<LaunchRecord> launch;
+    CleanScope scope;
+};
+
+// Leaves out other jobs: jobs of one user may share a node. Fails if only those are there.
+Result<Target> target_at(const std::string& mount) {
+    auto found = instances_named(mount, ::getuid());
+    auto launch = read_launch(mount);
     std::string other_job;
     const auto is_of_other_job = [&other_job, own = batch_job_id()](const std::string& job) {
         const bool is_other = !own.empty() && !job.empty() && job != own;
@@ -273,13 +276,39 @@ Result<void> stop_job(const StopOptions& options) {
     }
     std::erase_if(found, [&](const Found& one) { return is_of_other_job(one.record.batch_job); });
     if (found.empty() && !launch && !other_job.empty()) {
-        return failed(*mount + " is the mirror of job " + other_job + ": end it there");
+        return failed(mount + " is the mirror of job " + other_job + ": end it there");
     }
-    CleanScope scope{.mount = *mount};
+    CleanScope scope{.mount = mount};
     scope.launch = launch ? launch->launch : found.empty() ? std::string() : found.front().record.launch;
     std::erase_if(found, [&](const Found& one) {
         return !scope.launch.empty() && !one.record.launch.empty() && one.record.launch != scope.launch;
     });
+    return Target{std::move(found), std::move(launch), std::move(scope)};
+}
+
+// As conclude(), for this node and the others.
+Result<void> conclude_job(const CleanReport& report, const std::vector<Trouble>& unclean,
+                          const std::string& mount) {
+    for (const auto& trouble : unclean) {
+        say("could not clean up on " + trouble.host + " (run 'copper stop --local' there)");
+    }
+    auto concluded = conclude(report, "stopped " + mount);
+    if (!concluded || unclean.empty()) {
+        return concluded;
+    }
+    return failed("not every node could be reached for the clean-up (see above)");
+}
+
+Result<void> stop_job(const StopOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto target = target_at(*mount);
+    if (!target) {
+        return tl::make_unexpected(target.error());
+    }
+    const auto& [found, launch, scope] = *target;
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
     const auto statistics = alive != 0 ? last_statistics(*mount) : std::string();
@@ -295,17 +324,11 @@ Result<void> stop_job(const StopOptions& options) {
         std::cout << "nothing serves " << *mount << " on this node\n";
         return {};
     }
-    for (const auto& trouble : unclean) {
-        say("could not clean up on " + trouble.host + " (run 'copper stop --local' there)");
-    }
-    auto concluded = conclude(report, "stopped " + *mount);
+    auto concluded = conclude_job(report, unclean, *mount);
     if (!statistics.empty()) {
         keep_statistics(found.front().record, statistics);
     }
-    if (!concluded || unclean.empty()) {
-        return concluded;
-    }
-    return failed("not every node could be reached for the clean-up (see above)");
+    return concluded;
 }
 
 }  // namespace
