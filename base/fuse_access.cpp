@@ -49,9 +49,9 @@ std::optional<FuseObstacle> obstacle_in_rights(Audience audience) {
     if (::geteuid() == 0) {
         return std::nullopt;
     }
-    const auto helper = find_program("fusermount3");
+    const auto helper = find_program(fuse_helper);
     if (!helper) {
-        return FuseObstacle{"fusermount3 is not in PATH, and only root can mount without it",
+        return FuseObstacle{std::string(fuse_helper) + " is not in PATH, and only root can mount without it",
                             "install the package fuse3"};
     }
     struct stat found = {};

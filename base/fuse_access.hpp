@@ -6,6 +6,9 @@
 
 namespace copper {
 
+// The set-user-id program of FUSE with which users other than root mount and unmount.
+inline constexpr const char* fuse_helper = "fusermount3";
+
 enum class Audience { launching_user, everyone };  // everyone: the mount option allow_other of fuse(8)
 
 struct FuseObstacle {

@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "base/error_text.hpp"
+#include "base/fuse_access.hpp"
 
 namespace copper {
 namespace {
@@ -116,7 +117,7 @@ std::optional<std::string> Connection::mount() {
     if (fuse_session_mount(session_.get(), mount_point_.c_str()) != 0) {
         std::string message = *last_message().lock();
         if (message.empty()) {
-            message = "fusermount3 refused (its reason is on stderr)";
+            message = std::string(fuse_helper) + " refused (its reason is on stderr)";
         }
         return "cannot mount at " + mount_point_ + ": " + message;
     }

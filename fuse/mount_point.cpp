@@ -17,8 +17,6 @@
 namespace copper {
 namespace {
 
-constexpr const char* unmount_helper = "fusermount3";
-
 std::optional<std::string> obstacle_in_directory(const std::string& mount_point) {
     std::error_code error;
     const bool empty = std::filesystem::is_empty(mount_point, error);
@@ -34,12 +32,12 @@ std::optional<std::string> obstacle_in_directory(const std::string& mount_point)
 enum class Unmounting { when_unused, lazily };
 
 void run_unmount_helper(std::string mount_point, Unmounting how) {
-    std::string program = unmount_helper;
+    std::string program = fuse_helper;
     std::string options[] = {how == Unmounting::lazily ? "-uz" : "-u", "-q", "--"};
     char* arguments[] = {program.data(),    options[0].data(),  options[1].data(),
                          options[2].data(), mount_point.data(), nullptr};
     pid_t child = 0;
-    if (::posix_spawnp(&child, unmount_helper, nullptr, nullptr, arguments, environ) == 0) {
+    if (::posix_spawnp(&child, fuse_helper, nullptr, nullptr, arguments, environ) == 0) {
         int status = 0;
         retry_eintr([&] { return ::waitpid(child, &status, 0); });
     }

@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "base/error_text.hpp"
+#include "base/fuse_access.hpp"
 #include "base/mount_table.hpp"
 #include "base/path.hpp"
 #include "base/unique_fd.hpp"
@@ -96,7 +97,7 @@ std::string unmount_as_root(const CopperMount& mount) {
 }
 
 std::string unmount_as_user(const CopperMount& mount) {
-    const auto output = capture({"fusermount3", "-u", "-z", "--", mount.point}, unmount_patience);
+    const auto output = capture({fuse_helper, "-u", "-z", "--", mount.point}, unmount_patience);
     if (!output) {
         return output.error().reason;
     }
