@@ -94,7 +94,7 @@ class FaultyFilesystem {
         if (directory == nullptr) {
             return -errno;
         }
-        while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe)
+        while (const dirent* entry = ::readdir(directory)) {
             fill(buffer, entry->d_name, nullptr, 0, fuse_fill_dir_flags{});
         }
         ::closedir(directory);
