@@ -243,7 +243,7 @@ int serve(Start start, const std::optional<JobKey>& key, bool several) {
                    std::move(start.supervised));
     node = &this_node;
     const int exit_code = this_node.run();
-    if (this_node.is_succeeded()) {
+    if (this_node.leaves_mount_to_successor()) {
         log.reset();
         exit_at_once(exit_code);
     }

@@ -208,7 +208,7 @@ std::unique_ptr<ProfileKeeper> Node::make_profile_keeper() {
 
 int Node::run() {
     if (start_error_.empty()) {
-        if (auto started = succession_ ? succeed() : start(); !started) {
+        if (auto started = succession_ ? take_over() : start(); !started) {
             start_error_ = started.error();
         }
     }
@@ -227,7 +227,7 @@ int Node::run() {
     if (profile_keeper_ != nullptr) {
         profile_keeper_->wait_until_written();
     }
-    if (!is_succeeded()) {
+    if (!leaves_mount_to_successor()) {
         clean_up();
     }
     spdlog::info("ended: {}", to_string(stop_reason_));
@@ -257,7 +257,7 @@ tl::expected<void, std::string> Node::start() {
 }
 
 // Takes over the lost daemon's mount, and its name on this machine.
-tl::expected<void, std::string> Node::succeed() {
+tl::expected<void, std::string> Node::take_over() {
     const std::string directory = instance_directory(::geteuid(), options_.mount);
     if (const auto record = read_instance(directory)) {
         made_ = MadeDirectories(record->made_directories);

@@ -75,11 +75,11 @@ class Node {
         return loop_.reads_in_flight() > 0 || (profile_keeper_ != nullptr && profile_keeper_->is_stuck());
     }
     // Another process goes on with the mount, so this one must end as if it had been killed.
-    bool is_succeeded() const { return stop_reason_ == StopReason::launcher_ended; }
+    bool leaves_mount_to_successor() const { return stop_reason_ == StopReason::launcher_ended; }
 
   private:
     tl::expected<void, std::string> start();
-    tl::expected<void, std::string> succeed();
+    tl::expected<void, std::string> take_over();
     SessionOptions session_options() const;
     tl::expected<void, std::string> mount();
     tl::expected<void, std::string> listen();

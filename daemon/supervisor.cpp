@@ -204,7 +204,7 @@ class Supervisor {
     Supervised run() {
         while (true) {
             wait_for_end();
-            if (auto supervised = succeed()) {
+            if (auto supervised = take_over()) {
                 return std::move(*supervised);
             }
         }
@@ -302,7 +302,7 @@ class Supervisor {
         }
     }
 
-    std::optional<Supervised> succeed() {
+    std::optional<Supervised> take_over() {
         const auto status = reap();
         if (why_.empty()) {
             why_ = status ? describe_end(*status) : describe_end(vitals_);
