@@ -168,13 +168,13 @@ const Membership::Office& Membership::office_of(std::string_view file_tree) cons
     return chosen != nullptr ? *chosen : offices_[what % offices_.size()];
 }
 
-Route Membership::route(std::string_view file_tree, std::size_t turn) const {
+Route Membership::route(std::string_view file_tree, std::size_t stripe) const {
     const Office& office = office_of(file_tree);
     const std::uint32_t trees = tree_count(size());
     std::uint32_t tree = office.tree;
     // Not for the first one: at its own root, the reader would send to all children.
-    if (turn > 0 && trees > 1) {
-        tree = static_cast<std::uint32_t>((tree + 1 + (turn - 1) % (trees - 1)) % trees);
+    if (stripe > 0 && trees > 1) {
+        tree = static_cast<std::uint32_t>((tree + 1 + (stripe - 1) % (trees - 1)) % trees);
     }
     // If all nodes have resigned or died, this node is as good as any.
     return {.reader = office.holder.value_or(self()), .tree = tree};

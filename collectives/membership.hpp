@@ -78,8 +78,8 @@ class Membership {
     std::vector<Rank> readers() const;
     // Rendezvous hashing (highest random weight; Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1),
     // 1998) spreads file trees over the offices that have a holder, so a loss moves only the file trees of
-    // the lost reader. `turn`: a stream of objects takes the trees in turn.
-    Route route(std::string_view file_tree, std::size_t turn = 0) const;
+    // the lost reader. `stripe`: the number of an object in a stream that is striped over the trees.
+    Route route(std::string_view file_tree, std::size_t stripe = 0) const;
     // The reader to try if those in `tried` cannot read. One that has resigned is better than none. Nothing
     // if no other node is left.
     std::optional<Rank> next_reader(std::string_view file_tree, std::span<const Rank> tried) const;

@@ -81,7 +81,7 @@ bool Mover::is_cooperative(const ObjectKey& key) const {
 }
 
 Route Mover::route(const ObjectKey& key) const {
-    return membership_.route(file_tree_of(key), turn_of(key));
+    return membership_.route(file_tree_of(key), stripe_of(key));
 }
 
 const Finding* Mover::own_finding(const Wait& wait) const {
@@ -117,8 +117,9 @@ std::optional<Rank> Mover::other_way(const ObjectKey& key, const Wait& wait) con
     return is_turn ? membership_.grandparent(route(key)) : std::nullopt;
 }
 
-// Level by level, and within a level in the order of a hash of rank and object.
-std::chrono::microseconds Mover::turn_of_this_node(const ObjectKey& key) const {
+// How long before the deadline this node reads directly: level by level, and within a level in the order of a
+// hash of rank and object.
+std::chrono::microseconds Mover::early_by(const ObjectKey& key) const {
     if (!is_cooperative(key)) {
         return {};
     }
@@ -135,7 +136,7 @@ void Mover::want(const ObjectKey& key, FetchFor why, TimePoint now) {
     if (effects_.find(key) != nullptr) {
         return;  // the object arrived between the miss and this call, which woke the waiters
     }
-    const auto joined = waiting_.add_local(key, why, membership_.self(), turn_of_this_node(key), now);
+    const auto joined = waiting_.add_local(key, why, membership_.self(), early_by(key), now);
     if (!joined) {
         return;
     }

@@ -104,7 +104,7 @@ class Mover {
     Route route(const ObjectKey& key) const;
     std::optional<Rank> next_hop(const ObjectKey& key, const Wait& wait) const;
     std::optional<Rank> other_way(const ObjectKey& key, const Wait& wait) const;
-    std::chrono::microseconds turn_of_this_node(const ObjectKey& key) const;
+    std::chrono::microseconds early_by(const ObjectKey& key) const;
     const Finding* own_finding(const Wait& wait) const;
 
     void fetch(const ObjectKey& key, Wait& wait);

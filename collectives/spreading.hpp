@@ -107,7 +107,7 @@ class Spreading {
     std::vector<Seen> received_;  // by rank
 };
 
-// The trees for a file's extents, in turn. The first extent goes with the small objects.
-std::size_t turn_of(const ObjectKey& key);
+// The extents of a file are striped over the trees. The first one goes with the small objects.
+std::size_t stripe_of(const ObjectKey& key);
 
 }  // namespace copper
