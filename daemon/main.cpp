@@ -175,7 +175,7 @@ struct Start {
     Cores cores = Cores::shared;
 };
 
-// The options, and why they cannot be used.
+// The options and, if they cannot be used, why.
 Start read_options(const CommandLine& line, const GivenKey& key) {
     auto options = resolve_options(line.texts, line.config);
     const auto usable = options.and_then([&key](const DaemonOptions& given) {
