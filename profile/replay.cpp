@@ -39,9 +39,9 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         if (log == nullptr) {
             return;
         }
-        for (const Profile::Use& use : log->since(uses_seen)) {
+        for (const std::uint64_t use : log->hashes_since(uses_seen)) {
             ++uses_seen;
-            ++(foretold.contains(hash_of(use.key)) ? progress.foretold : progress.unforeseen);
+            ++(foretold.contains(use) ? progress.foretold : progress.unforeseen);
         }
         const bool is_known = progress.foretold + progress.unforeseen >= options.uses_to_judge;
         if (is_known && progress.unforeseen > progress.foretold && progress.state == State::running) {
@@ -223,8 +223,10 @@ std::unique_ptr<Replay> Replay::of_profile(Cache& cache, Options options, Later 
         fetcher->foretold.insert(hash_of(use.key));
     }
     fetcher->log = &log;
-    fetcher->uses_seen = log.size();
-    fetcher->go_on();
+    fetcher->later([fetcher] {
+        fetcher->uses_seen = fetcher->log->size();
+        fetcher->go_on();
+    });
     return std::unique_ptr<Replay>(new Replay(std::move(fetcher)));
 }
 

@@ -21,8 +21,9 @@ namespace copper {
 // A program that the profile does not foretell ends the replay: what is not used costs the filesystem as much
 // as what is.
 //
-// Not thread-safe: one thread calls its methods, and `later` runs functions in that thread. What is in flight
-// when it is destroyed is fetched, and nothing more.
+// Not thread-safe: one thread calls its methods, and `later` runs functions in that thread. (Any thread may
+// make the replay of a large profile, which takes long.) What is in flight when it is destroyed is fetched,
+// and nothing more.
 class Replay {
   public:
     struct Options {
@@ -53,7 +54,7 @@ class Replay {
         int error = 0;                 // the errno value of the first failure; 0: none
     };
 
-    // `cache` must outlive this object, and what is in flight.
+    // `cache` must outlive this object, and what is in flight. So must `log`. Begins by way of `later`.
     static std::unique_ptr<Replay> of_profile(Cache& cache, Options options, Later later,
                                               const Profile& profile, const UseLog& log);
     // The path and everything below it, for all nodes.

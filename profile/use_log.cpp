@@ -1,5 +1,7 @@
 #include "profile/use_log.hpp"
 
+#include <algorithm>
+
 namespace copper {
 
 void UseLog::note(const ObjectKey& key) {
@@ -12,6 +14,7 @@ void UseLog::note(const ObjectKey& key) {
     const TimePoint now = clock_();
     auto log = log_.lock();
     if (log->uses.size() < uses_max && log->known.insert(hash).second) {
+        log->hashes.push_back(hash);
         log->uses.push_back(
             {.key = std::move(any_version),
              .first_used = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
@@ -28,6 +31,12 @@ std::vector<Profile::Use> UseLog::since(std::size_t first, std::size_t bytes_max
         bytes += log->uses[i].key.path.size() + without_path;
     }
     return uses;
+}
+
+std::vector<std::uint64_t> UseLog::hashes_since(std::size_t first) const {
+    auto log = log_.lock();
+    const std::vector<std::uint64_t>& all = log->hashes;
+    return {all.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.size())), all.end()};
 }
 
 }  // namespace copper

@@ -27,11 +27,14 @@ class UseLog {
     std::size_t size() const { return log_.lock()->uses.size(); }
     // What was used from the `first`th use on, as much as takes about `bytes_max` in a file.
     std::vector<Profile::Use> since(std::size_t first, std::size_t bytes_max = SIZE_MAX) const;
+    // The hashes of the keys of all these.
+    std::vector<std::uint64_t> hashes_since(std::size_t first) const;
 
   private:
     struct Log {
         std::unordered_set<std::uint64_t> known;  // hashes of keys
         std::vector<Profile::Use> uses;
+        std::vector<std::uint64_t> hashes;  // of their keys
     };
     const Clock clock_;
     const TimePoint began_;

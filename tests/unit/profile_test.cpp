@@ -175,6 +175,9 @@ TEST(UseLog, NotesEachObjectOnceInOrder) {
     ASSERT_EQ(uses.size(), 2U);
     EXPECT_EQ(uses[0], use("/t/a", ObjectKind::extent, 3));
     EXPECT_EQ(uses[1].first_used, 250ms);
+    EXPECT_EQ(log.hashes_since(0), (std::vector{hash_of(uses[0].key), hash_of(uses[1].key)}));
+    EXPECT_EQ(log.hashes_since(1).size(), 1U);
+    EXPECT_TRUE(log.hashes_since(1000).empty());
     EXPECT_EQ(log.since(1).size(), 1U);
     EXPECT_TRUE(log.since(2).empty());
     EXPECT_TRUE(log.since(1000).empty());

@@ -98,7 +98,10 @@ class ReplayTest : public testing::Test {
         return paths;
     }
     std::unique_ptr<Replay> replay(const Profile& profile, Replay::Options options = {}) {
-        return Replay::of_profile(cache, options, later, profile, log);
+        auto made = Replay::of_profile(cache, options, later, profile, log);
+        EXPECT_TRUE(asked.empty()) << "it begins in the thread that runs it";
+        run_tasks();
+        return made;
     }
     std::unique_ptr<Replay> prefetch(const std::string& path, Replay::Options options = {}) {
         return Replay::of_path(cache, options, later, path);
