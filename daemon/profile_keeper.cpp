@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -29,11 +31,18 @@ bool is_asked_for_uses(Rank rank, std::uint32_t nodes) {
     return rank.value % step == 0;
 }
 
+// "COUNT PROFILE": with these uses, the node has told COUNT. So one can ask for more before the profile is
+// decoded.
 std::string answer_uses(const UseLog& log, Rank self, const std::string& argument) {
     const auto first = read_json(argument, [self](const json& known) {
         return known.value(std::to_string(self.value), std::size_t{0});
     });
-    return first ? encode({.uses = log.since(*first, answer_bytes_max)}) : std::string();
+    if (!first) {
+        return {};
+    }
+    auto uses = log.since(*first, answer_bytes_max);
+    const std::string count = std::to_string(*first + uses.size());
+    return count + " " + encode({.uses = std::move(uses)});
 }
 
 ProfileKeeper::ProfileKeeper(Options options, const Trees& trees, ProgressLoop& loop, Cache& cache,
@@ -42,7 +51,7 @@ ProfileKeeper::ProfileKeeper(Options options, const Trees& trees, ProgressLoop& 
 
 ProfileKeeper::~ProfileKeeper() = default;
 
-void ProfileKeeper::in_background(std::function<void()> work) {
+void ProfileKeeper::in_thread(std::function<void()> work) {
     ++to_do_;
     const bool is_queued = thread_.submit([this, work = std::move(work)] {
         work();
@@ -54,42 +63,8 @@ void ProfileKeeper::in_background(std::function<void()> work) {
 }
 
 void ProfileKeeper::begin() {
-    in_background([this] { loop_.post([this, found = read()] { replay(found); }); });
+    in_thread([this] { read(); });
     record_now_and_then();
-}
-
-// Null: there is none.
-std::shared_ptr<Profile> ProfileKeeper::read() const {
-    std::vector<std::string> files = options_.substitutes;
-    files.insert(files.begin(), options_.file);
-    for (const auto& file : files) {
-        struct stat found = {};
-        if (::stat(file.c_str(), &found) != 0 && errno == ENOENT) {
-            continue;
-        }
-        auto profile = read_profile(file);
-        if (profile) {
-            spdlog::info("profile {}: {} uses", file, profile->uses.size());
-            return std::make_shared<Profile>(std::move(*profile));
-        }
-        spdlog::warn("profile {}; nothing is fetched ahead, and this job records anew", profile.error());
-        return nullptr;
-    }
-    return nullptr;
-}
-
-void ProfileKeeper::replay(std::shared_ptr<Profile> found) {
-    if (found == nullptr) {
-        return;
-    }
-    const auto outside = std::erase_if(
-        found->uses, [this](const Profile::Use& use) { return !trees_.contains(use.key.path); });
-    if (outside != 0) {
-        spdlog::warn("profile {}: {} uses lie outside the trees, and are ignored", options_.file, outside);
-    }
-    earlier_ = std::move(found);
-    replay_ = Replay::of_profile(
-        cache_, options_.replay, [this](Replay::Task task) { loop_.post(std::move(task)); }, *earlier_, log_);
 }
 
 void ProfileKeeper::record_now_and_then() {
@@ -108,56 +83,110 @@ void ProfileKeeper::collect() {
         return;
     }
     json known = json::object();
-    for (const auto& [rank, uses] : used_) {
-        known[std::to_string(rank.value)] = uses.size();
+    for (const auto& [rank, uses] : told_) {
+        known[std::to_string(rank.value)] = uses;
     }
-    loop_.call(uses_verb, known.dump(), collect_patience, [this](const ProgressLoop::Parts& parts) {
+    loop_.call(uses_verb, known.dump(), collect_patience, [this](ProgressLoop::Parts parts) {
         is_collecting_ = false;
-        bool is_news = false;
-        for (const auto& part : parts) {
-            if (auto told = decode_profile(part.text)) {
-                auto& uses = used_[part.rank];
-                is_news = is_news || !told->uses.empty();
-                std::move(told->uses.begin(), told->uses.end(), std::back_inserter(uses));
-            }
+        if (take(std::move(parts)) && waiting_bytes_ < options_.waiting_bytes_max) {
+            collect();
+        } else {
+            record();
         }
-        is_news ? collect() : write();
     });
 }
 
-void ProfileKeeper::write() {
-    std::vector<std::vector<Profile::Use>> nodes;
-    for (const auto& [rank, uses] : used_) {
-        nodes.push_back(uses);
-    }
-    auto written = std::make_shared<std::promise<void>>();
-    written_ = written->get_future();
-    in_background([this, nodes = std::move(nodes), earlier = earlier_, written] {
-        Profile run = joined(nodes);
-        if (!run.uses.empty()) {
-            run.trees = trees_.roots();
-            const auto done = write_profile(
-                options_.file, earlier != nullptr ? merged(*earlier, std::move(run)) : std::move(run));
-            if (!done) {
-                spdlog::warn("what this job used cannot be recorded: {}", done.error());
-            }
+// True if a node told something new.
+bool ProfileKeeper::take(ProgressLoop::Parts parts) {
+    ProgressLoop::Parts news;
+    for (Answer::Part& part : parts) {
+        if (part.text.empty()) {
+            continue;  // not one of those that are asked
         }
-        written->set_value();
-    });
+        const std::size_t told = std::strtoull(part.text.c_str(), nullptr, 10);
+        if (auto& known = told_[part.rank]; told > known) {
+            known = std::min(told, UseLog::uses_max);
+            waiting_bytes_ += part.text.size();
+            news.push_back(std::move(part));
+        }
+    }
+    const bool is_news = !news.empty();
+    in_thread([this, news = std::move(news)] { join(news); });
+    return is_news;
+}
+
+void ProfileKeeper::record() {
+    in_thread([this, nodes = told_.size()] { write(static_cast<std::uint32_t>(nodes)); });
 }
 
 void ProfileKeeper::finish(Others others) {
     if (others == Others::are_there) {
         collect();
-    } else {
-        used_[Rank{0}] = log_.since(0);
-        write();
+        return;
     }
+    // This node's answer to a call that goes on must not count twice.
+    const std::size_t first = std::exchange(told_[Rank{0}], UseLog::uses_max);
+    in_thread([this, first] { used_.add(log_.since(first)); });
+    record();
 }
 
 void ProfileKeeper::wait_until_written() {
-    if (written_.valid()) {
-        written_.wait_for(write_time_max);
+    if (is_collecting_) {
+        record();  // what has come so far
+    }
+    auto written = std::make_shared<std::promise<void>>();
+    in_thread([written] { written->set_value(); });
+    written->get_future().wait_for(write_time_max);
+}
+
+void ProfileKeeper::read() {
+    std::vector<std::string> files = options_.substitutes;
+    files.insert(files.begin(), options_.file);
+    const auto file = std::ranges::find_if(files, [](const std::string& path) {
+        struct stat found = {};
+        return ::stat(path.c_str(), &found) == 0 || errno != ENOENT;
+    });
+    if (file == files.end()) {
+        return;
+    }
+    auto found = read_profile(*file);
+    if (!found) {
+        spdlog::warn("profile {}; nothing is fetched ahead, and this job records anew", found.error());
+        return;
+    }
+    spdlog::info("profile {}: {} uses", *file, found->uses.size());
+    const auto outside = std::erase_if(
+        found->uses, [this](const Profile::Use& use) { return !trees_.contains(use.key.path); });
+    if (outside != 0) {
+        spdlog::warn("profile {}: {} uses lie outside the trees, and are ignored", options_.file, outside);
+    }
+    earlier_ = std::move(*found);
+    std::shared_ptr<Replay> replay = Replay::of_profile(
+        cache_, options_.replay, [this](Replay::Task task) { loop_.post(std::move(task)); }, *earlier_, log_);
+    loop_.post([this, replay] { replay_ = replay; });
+}
+
+void ProfileKeeper::join(const ProgressLoop::Parts& news) {
+    for (const Answer::Part& part : news) {
+        // A copy, which FlatBuffers finds aligned.
+        const std::string bytes = part.text.substr(part.text.find(' ') + 1);
+        if (const auto told = decode_profile(bytes)) {
+            used_.add(told->uses);
+        }
+        waiting_bytes_ -= part.text.size();
+    }
+}
+
+void ProfileKeeper::write(std::uint32_t nodes_asked) {
+    Profile run = used_.profile(nodes_asked);
+    if (run.uses.empty()) {
+        return;
+    }
+    run.trees = trees_.roots();
+    const auto done =
+        write_profile(options_.file, earlier_ ? merged(*earlier_, std::move(run)) : std::move(run));
+    if (!done) {
+        spdlog::warn("what this job used cannot be recorded: {}", done.error());
     }
 }
 

@@ -1,11 +1,13 @@
 // The profile of a job: rank 0 fetches ahead what an earlier job used, and records what this one uses.
 #pragma once
 
-#include <chrono>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,17 +26,20 @@ inline constexpr std::uint32_t nodes_asked_max = 16;
 bool is_asked_for_uses(Rank rank, std::uint32_t nodes);
 
 inline constexpr const char* uses_verb = "uses";
-// The answer of a node to `uses_verb`.
+// The answer of a node to `uses_verb`. Takes some milliseconds.
 std::string answer_uses(const UseLog& log, Rank self, const std::string& argument);
 
-// All functions belong to the loop's thread. The file is read and written in a thread of its own: a home
-// directory may be slow.
+// All functions belong to the loop's thread, which only asks the nodes and hands their answers over. A thread
+// of the keeper's own does the rest: a home directory may be slow, and large profiles take long to decode, to
+// join and to write. It does one thing after the other.
 class ProfileKeeper {
   public:
     struct Options {
         std::string file;
         std::vector<std::string> substitutes;  // to read, in this order, if there is no such file
         Replay::Options replay;
+        // Nodes are not asked for more while answers of this size wait to be joined: a profile holds no more.
+        std::size_t waiting_bytes_max = profile_bytes_max;
     };
 
     // All must outlive it.
@@ -56,26 +61,35 @@ class ProfileKeeper {
     }
 
   private:
-    std::shared_ptr<Profile> read() const;
-    void replay(std::shared_ptr<Profile> found);
+    void in_thread(std::function<void()> work);
     void record_now_and_then();
     void collect();
-    void write();
-    void in_background(std::function<void()> work);
+    bool take(ProgressLoop::Parts parts);
+    void record();
+    // These run in thread_.
+    void read();
+    void join(const ProgressLoop::Parts& news);
+    void write(std::uint32_t nodes_asked);
 
     const Options options_;
     const Trees& trees_;
     ProgressLoop& loop_;
     Cache& cache_;
     const UseLog& log_;
-    std::shared_ptr<const Profile> earlier_;
-    std::unique_ptr<Replay> replay_;
-    std::map<Rank, std::vector<Profile::Use>> used_;  // this run, by the nodes that were asked
+
+    // For the loop's thread only.
+    std::shared_ptr<Replay> replay_;
+    std::map<Rank, std::size_t> told_;  // how many uses of this run, by the nodes that were asked
     bool is_collecting_ = false;
     std::size_t uses_recorded_ = 0;  // of this node
-    std::future<void> written_;
-    std::atomic<int> to_do_ = 0;  // of thread_
-    ThreadPool thread_{{.threads = 1}};
+
+    // For thread_ only.
+    std::optional<Profile> earlier_;
+    JoinedUses used_;  // in this run
+
+    std::atomic<std::size_t> waiting_bytes_ = 0;  // of answers, for thread_ to join
+    std::atomic<int> to_do_ = 0;                  // of thread_
+    ThreadPool thread_{{.threads = 1}};           // last: it uses the other members
 };
 
 }  // namespace copper

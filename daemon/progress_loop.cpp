@@ -345,12 +345,12 @@ std::optional<std::string> ProgressLoop::joined(const std::string& verb, const s
 
 void ProgressLoop::finished(std::uint64_t id, Parts parts) {
     if (auto caller = callers_.extract(id)) {
-        caller.mapped()(parts);
+        caller.mapped()(std::move(parts));
     }
 }
 
 void ProgressLoop::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
-                        std::function<void(const Parts&)> done, Call::Silence silence) {
+                        std::function<void(Parts)> done, Call::Silence silence) {
     callers_[protocol_.call(std::move(verb), std::move(argument), patience, silence, now())] =
         std::move(done);
 }

@@ -82,7 +82,7 @@ class ProgressLoop final : private Protocol::Effects {
     void leave(std::chrono::milliseconds time_max);
     // Asks all nodes. `done` gets the answers.
     void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
-              std::function<void(const Parts&)> done, Call::Silence silence = Call::Silence::is_suspicious);
+              std::function<void(Parts)> done, Call::Silence silence = Call::Silence::is_suspicious);
     void at(TimePoint due, Task task);
     // This node has made a direct read within the last minute.
     bool is_degraded() const { return degraded_; }
@@ -159,7 +159,7 @@ class ProgressLoop final : private Protocol::Effects {
     TimePoint last_direct_read_;
     Pacer pacer_;
     CoreGauge cores_;
-    std::map<std::uint64_t, std::function<void(const Parts&)>> callers_;
+    std::map<std::uint64_t, std::function<void(Parts)>> callers_;
     std::multimap<TimePoint, Task> tasks_;
     ReadQueue reads_;
     std::uint64_t frames_refused_ = 0;

@@ -40,37 +40,39 @@ T narrow(std::uint64_t value) {
 
 }  // namespace
 
-Profile joined(std::span<const std::vector<Profile::Use>> nodes) {
-    Profile run{.nodes_asked = static_cast<std::uint32_t>(std::max<std::size_t>(nodes.size(), 1))};
-    std::unordered_map<ObjectKey, std::size_t, ObjectKeyHash> places;
-    for (const auto& uses : nodes) {
-        for (const Profile::Use& use : uses) {
-            const auto [place, is_new] = places.try_emplace(use.key, run.uses.size());
-            if (is_new) {
-                run.uses.push_back(use);
-                run.uses.back().nodes = 1;
-                continue;
-            }
-            Profile::Use& known = run.uses[place->second];
-            known.first_used = std::min(known.first_used, use.first_used);
-            ++known.nodes;
+void JoinedUses::add(const std::vector<Profile::Use>& uses) {
+    for (const Profile::Use& use : uses) {
+        const std::uint64_t hash = hash_of(use.key);
+        if (const auto known = places_.find(hash); known != places_.end()) {
+            Profile::Use& joined = uses_[known->second];
+            joined.first_used = std::min(joined.first_used, use.first_used);
+            ++joined.nodes;
+        } else if (room_.take(use)) {
+            places_.emplace(hash, static_cast<std::uint32_t>(uses_.size()));
+            uses_.push_back(use);
+            uses_.back().nodes = 1;
         }
     }
+}
+
+Profile JoinedUses::profile(std::uint32_t nodes_asked) const {
+    Profile run{.nodes_asked = std::max(nodes_asked, 1U), .uses = uses_};
     std::stable_sort(run.uses.begin(), run.uses.end(), [](const Profile::Use& a, const Profile::Use& b) {
         return a.first_used < b.first_used;
     });
-    run.uses.resize(std::min(run.uses.size(), profile_uses_max));
     return run;
 }
 
 Profile merged(const Profile& earlier, Profile run) {
-    std::unordered_set<ObjectKey, ObjectKeyHash> used;
+    ProfileRoom room;
+    std::unordered_set<std::uint64_t> used;  // hashes of keys
     for (const Profile::Use& use : run.uses) {
-        used.insert(use.key);
+        room.take(use);
+        used.insert(hash_of(use.key));
     }
     for (Profile::Use use : earlier.uses) {
-        const bool has_room = run.uses.size() < profile_uses_max;
-        if (has_room && ++use.runs_missed < profile_runs_missed_max && !used.contains(use.key)) {
+        const bool is_kept = ++use.runs_missed < profile_runs_missed_max && !used.contains(hash_of(use.key));
+        if (is_kept && room.take(use)) {
             run.uses.push_back(std::move(use));
         }
     }
@@ -120,10 +122,7 @@ tl::expected<Profile, std::string> decode_profile(std::string_view bytes) {
         profile.trees.push_back(found.trees()->Get(static_cast<fb::uoffset_t>(i))->str());
     }
     const std::size_t count = found.uses() != nullptr ? found.uses()->size() : 0;
-    if (count > profile_uses_max) {
-        return wrong("holds " + std::to_string(count) + " uses, more than " +
-                     std::to_string(profile_uses_max));
-    }
+    ProfileRoom room;
     std::string path;
     for (std::size_t i = 0; i < count; ++i) {
         const format::Use& use = *found.uses()->Get(static_cast<fb::uoffset_t>(i));
@@ -141,6 +140,10 @@ tl::expected<Profile, std::string> decode_profile(std::string_view bytes) {
              .first_used = std::chrono::milliseconds(use.first_used_milliseconds()),
              .nodes = use.nodes(),
              .runs_missed = use.runs_missed()});
+        if (!room.take(profile.uses.back())) {
+            return wrong("holds more than " + std::to_string(profile_uses_max) + " uses, or " +
+                         std::to_string(profile_bytes_max >> 20) + " MiB of them");
+        }
     }
     return profile;
 }

@@ -22,13 +22,12 @@ void UseLog::note(const ObjectKey& key) {
 }
 
 std::vector<Profile::Use> UseLog::since(std::size_t first, std::size_t bytes_max) const {
-    constexpr std::size_t without_path = 64;  // of a use in profile.fbs
     std::vector<Profile::Use> uses;
     auto log = log_.lock();
     std::size_t bytes = 0;
     for (std::size_t i = first; i < log->uses.size() && bytes < bytes_max; ++i) {
         uses.push_back(log->uses[i]);
-        bytes += log->uses[i].key.path.size() + without_path;
+        bytes += bytes_of(log->uses[i]);
     }
     return uses;
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/path.hpp"
 #include "profile/profile_file.hpp"
 #include "profile/use_log.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -96,12 +97,12 @@ TEST(Profile, OfAnotherVersionIsRefused) {
 }
 
 TEST(Profile, JoinsWhatNodesUsedByTheirFirstUse) {
-    const std::vector<std::vector<Use>> nodes = {
-        {use_at("/t/a", 10ms), use_at("/t/c", 30ms)},
-        {use_at("/t/b", 5ms), use_at("/t/a", 20ms), use_at("/t/c", 25ms)},
-        {use_at("/t/a", 40ms)},
-        {}};
-    const Profile run = joined(nodes);
+    JoinedUses nodes;
+    nodes.add({use_at("/t/a", 10ms), use_at("/t/c", 30ms)});
+    nodes.add({use_at("/t/b", 5ms), use_at("/t/a", 20ms)});
+    nodes.add({use_at("/t/a", 40ms)});
+    nodes.add({use_at("/t/c", 25ms)});
+    const Profile run = nodes.profile(4);
     EXPECT_EQ(paths(run), (std::vector<std::string>{"/t/b", "/t/a", "/t/c"}));
     EXPECT_EQ(run.nodes_asked, 4U);
     EXPECT_EQ(run.uses[1].nodes, 3U);
@@ -131,8 +132,33 @@ TEST(Profile, HasAMaximumOfUses) {
         }
         return uses;
     };
-    EXPECT_EQ(joined(std::vector{many("/t/a"), many("/t/b")}).uses.size(), profile_uses_max);
+    JoinedUses nodes;
+    nodes.add(many("/t/a"));
+    nodes.add(many("/t/b"));
+    EXPECT_EQ(nodes.profile(2).uses.size(), profile_uses_max);
     EXPECT_EQ(merged({.uses = many("/t/a")}, {.uses = many("/t/b")}).uses.size(), profile_uses_max);
+}
+
+// Neighbours share little of their paths, so the file holds nearly all of each.
+TEST(Profile, OfLongPathsFitsIntoItsFile) {
+    std::string tail;
+    while (tail.size() < 3500) {
+        tail += "/" + std::string(name_bytes_max, 'x');
+    }
+    std::vector<Use> too_many;
+    for (std::size_t bytes = 0; bytes <= profile_bytes_max; bytes += bytes_of(too_many.back())) {
+        too_many.push_back(use("/" + std::to_string(too_many.size()) + tail));
+    }
+    JoinedUses nodes;
+    nodes.add(too_many);
+    const Profile run = nodes.profile(1);
+    EXPECT_EQ(run.uses.size(), too_many.size() - 1);
+    for (const Profile& profile : {run, merged({.uses = too_many}, {.uses = {use("/c")}})}) {
+        const std::string file = encode(profile);
+        EXPECT_LE(file.size(), profile_bytes_max);
+        EXPECT_EQ(decode_profile(file), profile);
+    }
+    EXPECT_NE(decode_profile(encode({.uses = too_many})).error().find("more than"), std::string::npos);
 }
 
 class ProfileFile : public testing::Test {
