@@ -28,6 +28,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     struct Wanted {
         ObjectKey key;            // without a version: whatever is there
         std::uint64_t bytes = 0;  // of an extent with a version
+        std::uint64_t rest = 0;   // bytes of the file behind that extent, which come next
         FetchFor why = FetchFor::everyone;
     };
     enum class Below : std::uint8_t { nothing, everything };
@@ -52,6 +53,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     void end(State state) {
         progress.state = state;
         wanted.clear();
+        extents_behind = 0;
     }
 
     void go_on() {
@@ -62,14 +64,25 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                 end(State::full);
                 break;
             }
-            Wanted next = std::move(wanted.front());
-            wanted.pop_front();
             ++in_flight;
-            fetch(std::move(next));
+            fetch(take_next());
         }
         if (in_flight == 0 && progress.state == State::running) {
             progress.state = State::done;
         }
+    }
+
+    Wanted take_next() {
+        Wanted next = std::move(wanted.front());
+        wanted.pop_front();
+        if (next.rest != 0) {
+            Wanted& behind = wanted.emplace_front(next);
+            ++behind.key.index;
+            behind.bytes = std::min(extent_bytes, next.rest);
+            behind.rest -= behind.bytes;
+            --extents_behind;
+        }
+        return next;
     }
 
     // Runs `then` with the object, in this object's thread.
@@ -194,8 +207,10 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             if (S_ISDIR(entry.attributes.mode)) {
                 found.push_back({.key = directory_key(path)});
             }
-            for (std::uint32_t index = 0; index < extents_to_fetch(entry.attributes); ++index) {
-                found.push_back(extent_of(path, index, entry.attributes, FetchFor::everyone));
+            if (extents_to_fetch(entry.attributes) != 0) {
+                Wanted& file = found.emplace_back(extent_of(path, 0, entry.attributes, FetchFor::everyone));
+                file.rest = entry.attributes.size - file.bytes;
+                extents_behind += extents_of(file.rest);
             }
         }
     }
@@ -205,6 +220,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     const Later later;
     const Below below;
     std::deque<Wanted> wanted;
+    std::uint64_t extents_behind = 0;  // of `wanted`: not in it yet
     std::size_t in_flight = 0;
     std::uint64_t bytes_in_flight = 0;
     Progress progress;
@@ -244,7 +260,7 @@ Replay::~Replay() {
 Replay::Progress Replay::progress() {
     fetcher_->judge();
     Progress progress = fetcher_->progress;
-    progress.left = fetcher_->wanted.size() + fetcher_->in_flight;
+    progress.left = fetcher_->wanted.size() + fetcher_->extents_behind + fetcher_->in_flight;
     return progress;
 }
 

@@ -254,6 +254,21 @@ TEST_F(ReplayTest, APathIsFetchedWithEverythingBelow) {
     EXPECT_EQ(running->progress().bytes, 10 + extent_bytes + 1 + 5);
 }
 
+// A sparse one, for instance.
+TEST_F(ReplayTest, AHugeFileTakesNoTime) {
+    constexpr std::uint64_t extents = std::uint64_t{1} << 40;
+    files = {{"/t/a", 10}, {"/t/huge", extents * extent_bytes}};
+    const auto running = prefetch("/t", {.in_flight_max = 4, .bytes_max = 100 * extent_bytes});
+    arrive(4);
+    EXPECT_EQ(asked_for(ObjectKind::extent),
+              (std::vector<std::string>{"/t/a#0", "/t/huge#0", "/t/huge#1", "/t/huge#2", "/t/huge#3"}));
+    EXPECT_EQ(running->progress().left, extents);
+    arrive();
+    EXPECT_EQ(running->progress().state, State::full);
+    EXPECT_EQ(running->progress().left, 0U);
+    EXPECT_EQ(asked_for(ObjectKind::extent).size(), 101U);
+}
+
 TEST_F(ReplayTest, WhatEachNodeReadsForItselfIsLeftOut) {
     files = {{"/t/small", 10}, {"/t/large", 11}};
     const Replay::Options options{.file_bytes_max = 10};
