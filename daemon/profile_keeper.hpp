@@ -53,7 +53,7 @@ class ProfileKeeper {
     void finish(Others others);
     // Waits for the last record, but not for ever.
     void wait_until_written();
-    // Its thread waits for the filesystem, perhaps for ever.
+    // Its thread is still at work: it may wait for the filesystem for ever.
     bool is_stuck() const { return to_do_ != 0; }
 
     Replay::Progress progress() const {

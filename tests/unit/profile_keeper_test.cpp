@@ -178,7 +178,7 @@ class ProfileKeeperTest : public testing::Test {
 };
 
 TEST_F(ProfileKeeperTest, RecordsWhatAllNodesUsed) {
-    constexpr std::size_t count = 1000;
+    constexpr std::size_t count = 600;
     use(count);
     run({[this] { keeper().finish(Others::are_there); }});
     EXPECT_GT(bytes_told, nodes * answer_bytes) << "in several parts";
@@ -225,7 +225,7 @@ TEST_F(ProfileKeeperTest, TheLoopDoesNotLookIntoAnswers) {
 }
 
 TEST_F(ProfileKeeperTest, RecordsWhatCameInTime) {
-    constexpr std::size_t count = 1000;
+    constexpr std::size_t count = 600;
     use(count);
     answer_of = [this](Rank rank, const std::string& argument) {
         if (argument != "{}") {
@@ -241,7 +241,7 @@ TEST_F(ProfileKeeperTest, RecordsWhatCameInTime) {
 
 // Its thread waits for the filesystem meanwhile.
 TEST_F(ProfileKeeperTest, FewAnswersWaitForItsThread) {
-    constexpr std::size_t count = 2000;
+    constexpr std::size_t count = 1200;
     ASSERT_TRUE(write_profile(options.file, {.uses = {{.key = file(0)}}}));
     options.waiting_bytes_max = nodes * answer_bytes;
     std::promise<void> opened;
