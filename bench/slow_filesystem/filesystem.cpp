@@ -260,7 +260,7 @@ void SlowFilesystem::readdir(fuse_req_t request, fuse_ino_t node, std::size_t by
     std::vector<char> buffer(bytes_max);
     std::size_t used = 0;
     ::seekdir(directory, offset);
-    while (const dirent* entry = ::readdir(directory)) {
+    while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe)
         struct stat st {};
         st.st_ino = entry->d_ino;
         st.st_mode = static_cast<mode_t>(DTTOIF(entry->d_type));

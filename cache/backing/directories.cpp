@@ -57,7 +57,8 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
     ++counters.listings;
     ::rewinddir(directory);
     errno = 0;
-    while (const dirent* entry = ::readdir(directory)) {
+    while (const dirent* entry =
+               ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a stream of our own
         if (is_valid_name(entry->d_name)) {
             if (names.size() == directory_entries_max) {
                 return tl::unexpected(E2BIG);

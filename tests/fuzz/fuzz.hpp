@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace copper::fuzz {

@@ -15,7 +15,7 @@ namespace copper::test {
 
 // With CI=true, a test that cannot run here fails instead of being skipped.
 inline bool must_not_skip() {
-    const char* ci = std::getenv("CI");
+    const char* ci = std::getenv("CI");  // NOLINT(concurrency-mt-unsafe)
     return ci != nullptr && std::string(ci) == "true";
 }
 
@@ -36,7 +36,8 @@ inline std::optional<std::string> mount_coarse_filesystem(const TemporaryDirecto
     const std::string image = directory / "image";
     const std::string point = directory / "coarse";
     const auto run = [](const std::string& command) {
-        return std::system((command + " >/dev/null 2>&1").c_str());
+        return std::system(
+            (command + " >/dev/null 2>&1").c_str());  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
     };
     write_file(image, "");
     if (::truncate(image.c_str(), 96LL << 20U) != 0 || ::mkdir(point.c_str(), 0700) != 0) {

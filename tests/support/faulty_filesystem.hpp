@@ -94,7 +94,7 @@ class FaultyFilesystem {
         if (directory == nullptr) {
             return -errno;
         }
-        while (const dirent* entry = ::readdir(directory)) {
+        while (const dirent* entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe)
             fill(buffer, entry->d_name, nullptr, 0, fuse_fill_dir_flags{});
         }
         ::closedir(directory);
