@@ -70,8 +70,9 @@ BackgroundLog::~BackgroundLog() {
     if (sink_->write_what_waits(options_.end_time_max)) {
         spdlog::set_default_logger(direct_);
     } else {
-        // Not destroyed: that would wait for the thread.
-        static_cast<void>(new std::shared_ptr<Sink>(std::move(sink_)));
+        // Never destroyed: that would wait for their threads.
+        static auto* const stuck = new std::vector<std::shared_ptr<Sink>>;
+        stuck->push_back(std::move(sink_));
     }
 }
 

@@ -184,6 +184,8 @@ def a_document():
 class Copper:
     """A job of `nodes` daemons on this machine. A context manager: stops the job at the end of the block."""
 
+    longest_turn_ms = 0.0  # of the progress loop, of all jobs that were asked for statistics
+
     def __init__(self, nodes=1, trees=(), options=(), environment=None, prefix=(), directory=None, mounted_for="self"):
         self.nodes = nodes
         self.trees = [str(tree) for tree in trees]
@@ -249,7 +251,10 @@ class Copper:
         done = self.command("stats", "--json", "--mount", self.mount)
         if done.returncode != 0:
             raise CopperError(f"copper stats: exit code {done.returncode}\n{done.stderr}")
-        return json.loads(done.stdout)
+        found = json.loads(done.stdout)
+        turns = found["totals"].get("latency_us", {}).get("turn", {"max": 0})  # builds of 2026-11-21 and earlier have none
+        Copper.longest_turn_ms = max(Copper.longest_turn_ms, turns["max"] / 1000)
+        return found
 
     def status(self):
         """All nodes; also if not all of them serve."""
