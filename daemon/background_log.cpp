@@ -38,18 +38,23 @@ class BackgroundLog::Sink : public spdlog::sinks::sink {
 
   private:
     void write(const Line& line) {
-        if (const auto lines = dropped_.exchange(0); lines != 0) {
-            const auto text =
-                std::to_string(lines) + " lines are missing: the log could not be written in time";
-            write_now({line.logger_name, spdlog::level::warn, text});
+        if (const auto lines = dropped_.load(); lines != 0) {
+            const auto text = std::to_string(lines) + " lines are missing: the log could not be written";
+            dropped_ -= is_written({line.logger_name, spdlog::level::warn, text}) ? lines : 0;
         }
-        write_now(line);
+        dropped_ += is_written(line) ? 0 : 1;
     }
-    void write_now(const spdlog::details::log_msg& line) {
-        for (const auto& each : written_) {
-            each->log(line);
-            each->flush();
+    // False if the disk is full, for instance.
+    bool is_written(const spdlog::details::log_msg& line) {
+        try {
+            for (const auto& each : written_) {
+                each->log(line);
+                each->flush();
+            }
+        } catch (const std::exception&) {
+            return false;
         }
+        return true;
     }
 
     const std::vector<spdlog::sink_ptr> written_;
