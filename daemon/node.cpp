@@ -1,5 +1,6 @@
 #include "daemon/node.hpp"
 
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -88,6 +89,15 @@ Place place_of(const Fabric& fabric, const std::optional<Succession>& succession
     return succession ? succession->place : Place{.rank = fabric.self().value, .nodes = fabric.size()};
 }
 
+// One per core. They never wait for an object, so more would bring nothing. And the kernel gives a request to
+// the thread that has waited longest, the one of which the processor's cache holds least.
+std::size_t fuse_threads() {
+    constexpr int least = 2, most = 8;
+    cpu_set_t cores;
+    const int count = ::sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : most;
+    return static_cast<std::size_t>(std::clamp(count, least, most));
+}
+
 ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores, std::uint32_t nodes) {
     ProgressLoop::Options loop;
     loop.arity = options.arity;
@@ -98,6 +108,9 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores, st
     loop.compression = options.compress;
     if (options.local) {  // all nodes are on this machine, and share its cores
         loop.pacer.pause_crowded = std::min(loop.pacer.pause_crowded * nodes, loop.pacer.pause_max);
+        if (loop.compression == Compression::automatic) {
+            loop.compression = Compression::off;  // the link is memory
+        }
     }
     return loop;
 }
@@ -325,7 +338,8 @@ SessionOptions Node::session_options() const {
             .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
             .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
             .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off,
-            .has_selinux = ::access("/sys/fs/selinux", F_OK) == 0};
+            .has_selinux = ::access("/sys/fs/selinux", F_OK) == 0,
+            .threads = fuse_threads()};
 }
 
 tl::expected<void, std::string> Node::mount() {

@@ -23,7 +23,7 @@ class KernelSession final : public Session {
     KernelSession(const SessionOptions& options, Cache& cache, FuseCounters& counters, LastingMemory memory)
         : memory_(std::move(memory)),
           mount_point_(options.mount_point),
-          threads_(std::max<std::size_t>(options.threads_max, 1)),
+          threads_(std::max<std::size_t>(options.threads, 1)),
           cache_(cache),
           pending_(std::make_shared<PendingReplies>()),
           operations_(

@@ -36,7 +36,7 @@ struct SessionOptions {
     // This machine's kernel uses SELinux. If not, a file without a label says that labels are not supported
     // (like Lustre, LU-549): then `ls -l` does not ask for the label of each file.
     bool has_selinux = true;
-    std::size_t threads_max = 8;
+    std::size_t threads = 2;  // that serve requests; at least 1
 };
 
 // Mounted during its whole life. Call all methods but serve() from any thread.
