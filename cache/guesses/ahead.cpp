@@ -187,6 +187,7 @@ void Ahead::get(Wish wish) {
         wish.then(object);
         return;
     }
+    ++missed_;
     {
         auto state = state_.lock();
         auto& queue = state->queues[wish.bytes == 0 ? 0 : wish.needed == Needed::soon ? 1 : 2];

@@ -88,6 +88,9 @@ class Ahead : public std::enable_shared_from_this<Ahead> {
     // False if it was remembered already.
     bool remember(const std::string& what);
 
+    // How many wishes the cache could not answer at once.
+    std::uint64_t missed() const { return missed_; }
+
   private:
     using Then = std::function<void(const ObjectPtr&)>;
     struct Wish {
@@ -127,6 +130,7 @@ class Ahead : public std::enable_shared_from_this<Ahead> {
     const std::uint64_t file_bytes_max_;
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();
     Guarded<State> state_;
+    std::atomic<std::uint64_t> missed_ = 0;
 };
 
 }  // namespace copper

@@ -1,6 +1,8 @@
 // Fetching ahead what a program will probably read next.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "cache/guesses/ahead.hpp"
@@ -33,11 +35,19 @@ class Guesses {
     // A program has read the beginning of a file.
     void read(const std::string& path, const ObjectPtr& first_extent);
 
+    // After so many files in a row whose contents led to nothing that the cache did not have, one of
+    // `sampled_every` is looked into.
+    static constexpr std::uint32_t in_vain_max = 32;
+    static constexpr std::uint32_t sampled_every = 8;
+
   private:
+    bool is_worth_a_look();
+
     const std::shared_ptr<Ahead> ahead_;
     const std::unique_ptr<Siblings> siblings_;
     const std::shared_ptr<Libraries> libraries_;
     const std::shared_ptr<Imports> imports_;
+    std::atomic<std::uint32_t> in_vain_ = 0;
 };
 
 }  // namespace copper

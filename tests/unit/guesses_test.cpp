@@ -237,6 +237,34 @@ TEST_F(ImportsTest, AnExtensionModuleIsFetchedWithTheLibrariesThatItNeeds) {
     EXPECT_TRUE(fetched(ObjectKind::extent).contains("/t/p/libfast.so"));
 }
 
+TEST_F(ImportsTest, WhereGuessesFindNothingNewFewFilesAreLookedInto) {
+    put_module("/t/p/__init__");
+    for (std::uint32_t i = 0; i < Guesses::in_vain_max; ++i) {
+        put_module("/t/p/plain" + std::to_string(i));
+    }
+    constexpr std::uint32_t later = 2 * Guesses::sampled_every;
+    const auto number = [](std::uint32_t i) { return std::to_string(100 + i); };
+    for (std::uint32_t i = 0; i < later; ++i) {
+        put_module("/t/p/user" + number(i), {"module" + number(i)});
+        put_module("/t/p/module" + number(i));
+    }
+    for (std::uint32_t i = 0; i < Guesses::in_vain_max; ++i) {
+        use(code_of("/t/p/plain" + std::to_string(i)));
+    }
+    arrive();
+    std::vector<bool> was_found;
+    for (std::uint32_t i = 0; i < later; ++i) {
+        use(code_of("/t/p/user" + number(i)));
+        arrive();
+        was_found.push_back(fetched(ObjectKind::entry).contains("/t/p/module" + number(i) + ".py"));
+    }
+    EXPECT_FALSE(was_found.front());
+    const auto first = std::find(was_found.begin(), was_found.end(), true);
+    EXPECT_LE(first - was_found.begin(), Guesses::sampled_every);
+    EXPECT_EQ(std::find(first, was_found.end(), false), was_found.end())
+        << "from the first success on, all are";
+}
+
 TEST_F(ImportsTest, AFilesystemThatAnswersAtOnceIsLeftAlone) {
     operation_time = std::chrono::microseconds(5);
     put_module("/t/p/__init__", {"beside"});
