@@ -56,7 +56,7 @@ class MemoryStore {
         const std::uint64_t size = key.version;
         const std::uint64_t offset = key.index * extent_bytes;
         Blob blob{{memory_, memory_.get() + offset}, std::min(extent_bytes, size - offset)};
-        blob.checksum = checksum_of(blob.span());  // once, as who reads a file does
+        blob.checksum = checksum_of(blob.span());  // once, as the thread that reads a file does
         return make_object(Extent{.attributes = {.size = size}, .blob = std::move(blob)});
     }
 

@@ -80,7 +80,7 @@ def window_of(directory):
 
 
 def set_window(directory, window):
-    """Does nothing for who has no right to it."""
+    """Does nothing without the rights for it."""
     with contextlib.suppress(PermissionError), open(read_ahead(directory), "w", encoding="utf-8") as file:
         file.write(str(window))
 
@@ -140,7 +140,7 @@ def first():
 
 
 def passthrough():
-    """Where the kernel reads a large file by itself, from the daemon's memory, it costs what a local file's costs."""
+    """Where the kernel reads a large file itself, from the daemon's memory, it costs what a local file's costs."""
     what = "second read of 256 MiB with --passthrough auto against the original in the page cache"
     with large_file() as path, Copper(trees=[os.path.dirname(path)], options=["--passthrough", "auto"]) as job:
         mirrored = job.mirrored(0, path)

@@ -1,6 +1,6 @@
 """The commands in README.md and docs/, and the small software tree that they run against.
 
-Each block of commands (```sh) is run by itself, unless a comment in the line before it says otherwise:
+Each block of commands (```sh) is run alone, unless a comment in the line before it says otherwise:
     <!-- in a job -->           the block is run after `copper launch` and `copper env`
     <!-- not run: REASON -->    it needs what is not here; the reason says what, and which test covers it instead
 """

@@ -398,7 +398,7 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
     const Directory before = *read(ObjectKind::directory, directory.path())->directory();
     ASSERT_EQ(::rename((directory / names[4000]).c_str(), (directory / "later").c_str()), 0);
     let_settle();
-    EXPECT_EQ(names_of(backing, directory.path(), before), names) << "who has read it goes on with that";
+    EXPECT_EQ(names_of(backing, directory.path(), before), names) << "the reader keeps what it has listed";
 
     // Another node finds other names there.
     names[4000] = "later";
