@@ -191,19 +191,20 @@ class Hosts:
         environment = {"PATH": f"{self.directory}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                        "HOME": self.directory, "USER": "root", "LC_ALL": "C"}
         environment["COPPER_PROFILE"] = "off"  # what one job uses must not help the next one
-        # Only TCP between the hosts.
-        agent = f"{self.directory}/agent"
-        if is_built_with_mpich():
-            environment["COPPER_LAUNCHER_ARGS"] = "" if self.ssh else f"-launcher ssh -launcher-exec {agent}"
-            environment |= {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "COPPER_KEEP_ENV": "UCX_TLS:UCX_NET_DEVICES"}
-        else:
-            environment["COPPER_LAUNCHER_ARGS"] = (
-                ("" if self.ssh else f"--mca plm_rsh_agent {agent} ") +
-                "--mca btl tcp,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0")
+        environment |= self.tcp_only("" if self.ssh else f"{self.directory}/agent")
         for key in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
             if key in os.environ:
                 environment[key] = os.environ[key]
         return environment
+
+    @staticmethod
+    def tcp_only(remote_shell):
+        """Variables for launchers: only TCP between the hosts, which this program reaches (empty: the launcher's own)."""
+        if is_built_with_mpich():
+            return {"COPPER_LAUNCHER_ARGS": f"-launcher ssh -launcher-exec {remote_shell}" if remote_shell else "",
+                    "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "COPPER_KEEP_ENV": "UCX_TLS:UCX_NET_DEVICES"}
+        return {"COPPER_LAUNCHER_ARGS": (f"--mca plm_rsh_agent {remote_shell} " if remote_shell else "") +
+                "--mca btl tcp,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"}
 
     def run(self, host, *words, seconds=COMMAND_SECONDS_MAX, **more):
         return subprocess.run(self.inside(host, *words), capture_output=True, text=True, timeout=seconds,

@@ -329,6 +329,8 @@ TEST(BatchSystems, HaveTheirOwnRemoteShells) {
     EXPECT_EQ(reach_command(words_within(grid_engine, Family::hydra)),
               (Words{"qrsh", "-inherit", "-nostdin"}));
     EXPECT_EQ(words_within(grid_engine, Family::open_mpi_4), Words()) << "Open MPI uses qrsh itself";
+    EXPECT_EQ(reach_command({"--mca", "btl", "tcp"}, grid_engine), (Words{"qrsh", "-inherit", "-nostdin"}));
+    EXPECT_EQ(reach_command({"-launcher", "ssh"}, grid_engine).front(), "ssh");
     for (const Family family : families) {
         EXPECT_EQ(words_within(other, family), Words());
     }

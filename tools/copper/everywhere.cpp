@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "tools/copper/launcher_choice.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
 
@@ -35,7 +36,10 @@ std::string why_failed(const Result<Output>& output, const std::string& says) {
             reason.append(reason.empty() ? "" : " ").append(line);
         }
     }
-    return reason.empty() ? describe_status(output->status) : reason.substr(0, reason_bytes_max);
+    // Open MPI's mpirun ends with 0 if a program does not exist and it was told to go on after losses.
+    return !reason.empty()      ? reason.substr(0, reason_bytes_max)
+           : succeeded(*output) ? "no answer"
+                                : describe_status(output->status);
 }
 
 using CommandFor = std::function<std::vector<std::string>(const std::string&)>;
@@ -122,7 +126,7 @@ std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vect
     std::map<std::string, std::string> reasons;  // by host; a remote shell is plainer than a launcher
     if (has_remote_shell(launcher.family)) {
         const auto failed_there = failing(suspected, reach_patience, says, [&](const std::string& host) {
-            auto words = reach_command(launcher.extra);
+            auto words = reach_command(launcher.extra, batch_system());
             words.push_back(host);
             words.insert(words.end(), command.begin(), command.end());
             return words;

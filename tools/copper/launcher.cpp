@@ -374,7 +374,10 @@ bool names_remote_shell(const std::vector<std::string>& launcher_arguments) {
     });
 }
 
-std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments) {
+std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments,
+                                       BatchSystem system) {
+    const Words ssh = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"};
+    const Words qrsh = {"qrsh", "-inherit", "-nostdin"};
     for (std::size_t i = 0; i + 1 < launcher_arguments.size(); ++i) {
         const auto& name = launcher_arguments[i];
         const auto& value = launcher_arguments[i + 1];
@@ -386,15 +389,10 @@ std::vector<std::string> reach_command(const std::vector<std::string>& launcher_
             }
         }
         if (name == "-launcher" || name == "-bootstrap") {
-            if (value == "lsf") {
-                return {"blaunch"};
-            }
-            if (value == "sge") {
-                return {"qrsh", "-inherit", "-nostdin"};
-            }
+            return value == "lsf" ? Words{"blaunch"} : value == "sge" ? qrsh : ssh;
         }
     }
-    return {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"};
+    return system == BatchSystem::grid_engine ? qrsh : ssh;
 }
 
 }  // namespace copper::cli

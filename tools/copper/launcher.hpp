@@ -103,7 +103,8 @@ bool names_remote_shell(const std::vector<std::string>& launcher_arguments);
 
 // False if the launcher does not reach other nodes with a remote shell.
 bool has_remote_shell(Family family);
-// The remote shell of a launcher with these arguments; by default "ssh".
-std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments);
+// The remote shell of a launcher with these arguments in a job of this system; by default "ssh".
+std::vector<std::string> reach_command(const std::vector<std::string>& launcher_arguments,
+                                       BatchSystem system = BatchSystem::other);
 
 }  // namespace copper::cli

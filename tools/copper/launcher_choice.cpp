@@ -24,12 +24,6 @@ using std::chrono::steady_clock;
 // Starting a launcher takes long on a slow filesystem.
 constexpr std::size_t launchers_asked_max = 8;
 
-BatchSystem batch_system() {
-    return is_set("LSB_JOBID")     ? BatchSystem::lsf
-           : is_set("PE_HOSTFILE") ? BatchSystem::grid_engine
-                                   : BatchSystem::other;
-}
-
 const std::string package_hint =
     "; install one (Debian: openmpi-bin, RHEL: openmpi) or load the site's MPI module, or use --launcher "
     "none for this node alone";
@@ -185,6 +179,12 @@ Result<Launcher> named(const LauncherChoice& choice) {
 }
 
 }  // namespace
+
+BatchSystem batch_system() {
+    return is_set("LSB_JOBID")     ? BatchSystem::lsf
+           : is_set("PE_HOSTFILE") ? BatchSystem::grid_engine
+                                   : BatchSystem::other;
+}
 
 Result<Launcher> find_launcher(const LauncherChoice& choice) {
     auto launcher = named(choice);
