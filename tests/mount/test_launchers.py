@@ -254,6 +254,13 @@ for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
             self.assertEqual(2, done.returncode)
             self.assertRegex(done.stderr, f"^copper: --nodes-from {source}: [A-Z_]+ is not set")
 
+    def test_launchers_outside_their_jobs(self):
+        for program, sign in (("srun", "SLURM_JOB_ID"), ("flux", "FLUX_URI")):
+            self.write(f"bin/{program}", "#!/bin/sh\n")
+            done = self.dry_run("--launcher", program, "--nodes-from", "cn1,cn2")
+            self.assertEqual(2, done.returncode)
+            self.assertRegex(done.stderr, f"^copper: --launcher {program}: this is no job .{sign} is not set.: launch from ")
+
     def test_programs_that_are_no_launchers(self):
         for program in ("pdsh", "jsrun"):
             done = self.dry_run("--launcher", program)

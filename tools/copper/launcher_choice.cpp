@@ -69,10 +69,20 @@ Pmix pmix_of(const std::string& copperd) {
                                                                                 : Pmix::present;
 }
 
+// Outside a job, srun and flux would start one of their own, which no later command could find.
+tl::unexpected<Failure> outside_a_job(const std::string& launcher, const std::string& sign,
+                                      const std::string& places) {
+    return misused("--launcher " + launcher + ": this is no job (" + sign + " is not set): launch from " +
+                   places);
+}
+
 Result<Launcher> slurm_launcher(const std::string& copperd) {
     const auto plugins = capture({"srun", "--mpi=list"}, question_patience);
     if (!plugins) {
         return lacking("launcher " + plugins.error().reason + package_hint);
+    }
+    if (!is_set("SLURM_JOB_ID")) {
+        return outside_a_job("srun", "SLURM_JOB_ID", "the job's script or the shell of salloc");
     }
     return Launcher{.family = Family::slurm,
                     .program = "srun",
@@ -83,6 +93,9 @@ Result<Launcher> slurm_launcher(const std::string& copperd) {
 Result<Launcher> flux_launcher() {
     if (!find_program("flux")) {
         return lacking("launcher flux not found in PATH");
+    }
+    if (!is_set("FLUX_URI")) {
+        return outside_a_job("flux", "FLUX_URI", "the script of 'flux batch' or the shell of 'flux alloc'");
     }
     if (is_set("FLUX_JOB_ID")) {
         return misused(
