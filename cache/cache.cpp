@@ -83,6 +83,14 @@ ObjectPtr Cache::find(const ObjectKey& key) {
     return slot->second.kept->object;
 }
 
+Foresight Cache::foresight(const ObjectKey& key) {
+    auto shard = shard_of(key).lock();
+    const auto slot = shard->find(key);
+    const bool is_foreseen =
+        slot != shard->end() && (is_current(slot->second) || !slot->second.waiters.empty());
+    return is_foreseen ? Foresight::foreseen : Foresight::unforeseen;
+}
+
 void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
     const TimePoint now = options_.clock();
     const auto expires = object->lifetime ? std::optional(now + *object->lifetime) : std::nullopt;

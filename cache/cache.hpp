@@ -23,6 +23,12 @@ enum class FetchFor : std::uint8_t {
     everyone,  // programs of all nodes will ask for it: a profile says so, or a person (prefetch)
 };
 
+// Whether somebody foresaw that a program would ask for an object.
+enum class Foresight : std::uint8_t {
+    foreseen,  // the cache has it, or fetches it already
+    unforeseen,
+};
+
 // Thread-safe. Calls waiters and the fetch function without holding a lock. A hit calls its waiter in the
 // caller's thread, a miss in the thread that delivers.
 class Cache {
@@ -55,6 +61,9 @@ class Cache {
     // The object if the cache has it, to pass it on. Counts as a use, but as neither a hit nor a miss.
     // Fetches nothing.
     ObjectPtr find(const ObjectKey& key);
+
+    // Call it before get(). Not a use.
+    Foresight foresight(const ObjectKey& key);
 
     // Keeps the object, evicts others if needed, and wakes all waiters. Does not keep an object larger than
     // the budget.

@@ -77,7 +77,8 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
             }
         });
     } else {
-        asked_alone_(join_path(directory, name));
+        const std::string path = join_path(directory, name);
+        asked_alone_(path, cache_.foresight({.kind = ObjectKind::entry, .path = path}));
         resolve_alone(directory, name, waiter);  // last: after the answer, nobody keeps this object alive
     }
 }

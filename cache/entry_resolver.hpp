@@ -40,9 +40,9 @@ class EntryResolver {
     using Waiter = std::function<void(const Resolution&)>;
 
     // `asked_alone` is told of paths of which no batch is asked for.
-    using AskedAlone = std::function<void(const std::string& path)>;
+    using AskedAlone = std::function<void(const std::string& path, Foresight)>;
     EntryResolver(
-        Cache& cache, const Trees& trees, AskedAlone asked_alone = [](const std::string&) {})
+        Cache& cache, const Trees& trees, AskedAlone asked_alone = [](const std::string&, Foresight) {})
         : cache_(cache), trees_(trees), asked_alone_(std::move(asked_alone)) {}
 
     // Calls `waiter` once, as Cache::get does. The names of a directory within the trees answer for absent

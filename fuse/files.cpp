@@ -32,11 +32,13 @@ constexpr int read_attempts_max = 3;
 // Collects the extents of one read. Each is set by one thread; the thread that sets the last one answers.
 class Operations::PendingRead {
   public:
-    PendingRead(InodeId inode, std::string path, FileRange range, Attempt attempt, std::size_t extents)
+    PendingRead(InodeId inode, std::string path, FileRange range, Attempt attempt, Foresight foresight,
+                std::size_t extents)
         : inode(inode),
           path(std::move(path)),
           range(range),
           attempt(attempt),
+          foresight(foresight),
           objects(extents),
           missing_(extents) {}
 
@@ -50,6 +52,7 @@ class Operations::PendingRead {
     const std::string path;
     const FileRange range;
     const Attempt attempt;
+    const Foresight foresight;  // of the first extent
     std::vector<ObjectPtr> objects;
 
   private:
@@ -238,8 +241,10 @@ void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange rang
         return;
     }
     const auto arrived = SteadyClock::now();
-    const auto pending = std::make_shared<PendingRead>(inode, *path, range, attempt, last - first + 1);
     ObjectKey key = extent_key(*path, *told, attempt.source);
+    key.index = static_cast<std::uint32_t>(first);
+    const auto pending =
+        std::make_shared<PendingRead>(inode, *path, range, attempt, cache_.foresight(key), last - first + 1);
     for (std::uint64_t index = first; index <= last; ++index) {
         key.index = static_cast<std::uint32_t>(index);
         cache_.get(key, [this, reply, pending, position = index - first, arrived](const ObjectPtr& object) {
@@ -249,7 +254,7 @@ void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange rang
             answer_read(reply, *pending);
             counters_.read_latency.record(SteadyClock::now() - arrived);
             if (pending->range.offset == 0 && options_.trees.contains(pending->path)) {
-                guesses_.read(pending->path, pending->objects.front());
+                guesses_.read(pending->path, pending->objects.front(), pending->foresight);
             }
             reply->end();
         });

@@ -53,7 +53,8 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       notices_(std::move(notices)),
       inodes_(options_.root, inodes),
       guesses_(cache_, options_.trees, counters_.guesses, options_.shared_file_bytes_max),
-      entries_(cache_, options_.trees, [this](const std::string& path) { guesses_.looked_up(path); }),
+      entries_(cache_, options_.trees,
+               [this](const std::string& path, Foresight foresight) { guesses_.looked_up(path, foresight); }),
       xattrs_(cache_, options_.trees),
       walk_(cache_) {}
 

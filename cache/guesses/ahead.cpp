@@ -88,13 +88,14 @@ void Ahead::guessed(const std::string& path, GuessCounters& counters) {
     }
 }
 
-void Ahead::used(const std::string& path) {
+bool Ahead::used(const std::string& path) {
     auto state = state_.lock();
     File& file = state->file(path);
     if (file.guess != nullptr && !file.is_used) {
         ++file.guess->used;
     }
     file.is_used = true;
+    return file.guess != nullptr;
 }
 
 void Ahead::small_file(const std::string& path) {
@@ -187,7 +188,6 @@ void Ahead::get(Wish wish) {
         wish.then(object);
         return;
     }
-    ++missed_;
     {
         auto state = state_.lock();
         auto& queue = state->queues[wish.bytes == 0 ? 0 : wish.needed == Needed::soon ? 1 : 2];

@@ -74,8 +74,8 @@ class Ahead : public std::enable_shared_from_this<Ahead> {
     void file(const std::string& path, GuessCounters& counters, std::function<void(const FirstBytes&)> then);
     // The bytes of a file of one extent. The caller counts it.
     void small_file(const std::string& path);
-    // A program used this file.
-    void used(const std::string& path);
+    // A program used this file. Returns whether a guesser fetched it by file().
+    bool used(const std::string& path);
 
     // Of a file whose first extent is there. `then` is not called if they cannot be had.
     enum class Needed : std::uint8_t { soon, later };
@@ -87,9 +87,6 @@ class Ahead : public std::enable_shared_from_this<Ahead> {
 
     // False if it was remembered already.
     bool remember(const std::string& what);
-
-    // How many wishes the cache could not answer at once.
-    std::uint64_t missed() const { return missed_; }
 
   private:
     using Then = std::function<void(const ObjectPtr&)>;
@@ -130,7 +127,6 @@ class Ahead : public std::enable_shared_from_this<Ahead> {
     const std::uint64_t file_bytes_max_;
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();
     Guarded<State> state_;
-    std::atomic<std::uint64_t> missed_ = 0;
 };
 
 }  // namespace copper

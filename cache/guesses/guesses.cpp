@@ -17,35 +17,26 @@ Guesses::Guesses(Cache& cache, const Trees& trees, Counters& counters, std::uint
 
 Guesses::~Guesses() = default;
 
-void Guesses::looked_up(const std::string& path) {
-    siblings_->used(path, Siblings::Use::looked_up);
+void Guesses::looked_up(const std::string& path, Foresight foresight) {
+    siblings_->used(path, Siblings::Use::looked_up, foresight);
 }
 
-// Where somebody else fetches the same ahead (a profile, or nodes that are further on), looking into files
-// leads to nothing new, and takes a quarter of the daemon's processor time in an import.
-bool Guesses::is_worth_a_look() {
-    const std::uint32_t files = in_vain_++;
-    return files < in_vain_max || files % sampled_every == sampled_every - 1;
-}
-
-void Guesses::read(const std::string& path, const ObjectPtr& first_extent) {
-    siblings_->used(path, Siblings::Use::read);
+void Guesses::read(const std::string& path, const ObjectPtr& first_extent, Foresight foresight) {
     const Extent* extent = first_extent->extent();
     if (extent == nullptr || first_extent->lifetime ||
         ahead_->known_names(std::string(parent_path(path))) == nullptr) {
         return;
     }
-    ahead_->used(path);
-    if (!is_worth_a_look()) {
+    if (ahead_->used(path)) {
+        foresight = Foresight::unforeseen;  // by others
+    }
+    const bool is_sibling = siblings_->used(path, Siblings::Use::read, foresight);
+    if (foresight == Foresight::foreseen && !is_sibling) {
         return;
     }
-    const std::uint64_t missed = ahead_->missed();
     const FirstBytes file{.path = path, .attributes = extent->attributes, .extent = first_extent};
     libraries_->read(file);
     imports_->read(file);
-    if (ahead_->missed() != missed) {
-        in_vain_ = 0;
-    }
 }
 
 }  // namespace copper

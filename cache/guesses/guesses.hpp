@@ -1,9 +1,9 @@
 // Fetching ahead what a program will probably read next.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "cache/guesses/ahead.hpp"
 
@@ -16,6 +16,9 @@ class Siblings;
 // An import reads thousands of files, one after the other, and each waits for a slow filesystem alone. But
 // what has been read tells what will be. Guessers look at it and fetch that, behind what programs wait for. A
 // filesystem that answers at once gains nothing by that, and is left alone.
+//
+// Only what nobody foresaw leads to guesses, and what was guessed itself. Where a profile or other nodes
+// foresaw an object, they foresee what follows, too, and guesses would take processor time from the programs.
 //
 // Thread-safe.
 class Guesses {
@@ -31,23 +34,15 @@ class Guesses {
     ~Guesses();
 
     // A program looks a name up that is there.
-    void looked_up(const std::string& path);
+    void looked_up(const std::string& path, Foresight foresight);
     // A program has read the beginning of a file.
-    void read(const std::string& path, const ObjectPtr& first_extent);
-
-    // After so many files in a row whose contents led to nothing that the cache did not have, one of
-    // `sampled_every` is looked into.
-    static constexpr std::uint32_t in_vain_max = 32;
-    static constexpr std::uint32_t sampled_every = 8;
+    void read(const std::string& path, const ObjectPtr& first_extent, Foresight foresight);
 
   private:
-    bool is_worth_a_look();
-
     const std::shared_ptr<Ahead> ahead_;
     const std::unique_ptr<Siblings> siblings_;
     const std::shared_ptr<Libraries> libraries_;
     const std::shared_ptr<Imports> imports_;
-    std::atomic<std::uint32_t> in_vain_ = 0;
 };
 
 }  // namespace copper

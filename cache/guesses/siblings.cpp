@@ -48,15 +48,16 @@ std::vector<std::string> Siblings::next(Group& group, const std::string& name) {
     return chosen;
 }
 
-void Siblings::used(const std::string& path, Use use) {
+bool Siblings::used(const std::string& path, Use use, Foresight foresight) {
     const std::string directory(parent_path(path));
     const std::string name(base_name(path));
     const ObjectPtr names = ahead_->known_names(directory);
     if (names == nullptr || !has_use_for_neighbours(name, use)) {
-        return;
+        return false;
     }
     const std::string suffix(suffix_of(name));
     std::vector<std::string> chosen;
+    bool is_guess = false;
     {
         auto groups = groups_.lock();
         const GroupKey key(directory, suffix, use);
@@ -69,11 +70,12 @@ void Siblings::used(const std::string& path, Use use) {
             groups->names += made.left.size();
             group = groups->by_key.emplace(key, std::move(made)).first;
         }
-        if (group->second.ahead.erase(name) != 0) {
+        is_guess = group->second.ahead.erase(name) != 0;
+        if (is_guess) {
             ++counters_.used;
             group->second.window = std::min(group->second.window + window_growth, window_max);
-        } else if (group->second.left.erase(name) == 0) {
-            return;  // it has been used before
+        } else if (group->second.left.erase(name) == 0 || foresight == Foresight::foreseen) {
+            return false;  // it has been used before, or others foresaw it
         }
         chosen = next(group->second, name);
     }
@@ -86,6 +88,7 @@ void Siblings::used(const std::string& path, Use use) {
             ahead_->entry(beside, [](const Listing::Entry&) {});
         }
     }
+    return is_guess;
 }
 
 }  // namespace copper

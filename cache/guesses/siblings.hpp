@@ -18,6 +18,8 @@ namespace copper {
 // the same suffix are fetched at the same time: their attributes if the file was looked up, and their bytes
 // if it was read. (Not of libraries and of the source of modules: their neighbours are rarely used.)
 //
+// A file that others foresaw, and this guesser did not, tells nothing: they foresee its neighbours, too.
+//
 // Files that were fetched and not used yet stay within a window. Each file that is used widens it. So where
 // programs use few files of a directory, few are fetched in vain.
 //
@@ -34,8 +36,8 @@ class Siblings {
     Siblings(std::shared_ptr<Ahead> ahead, GuessCounters& counters)
         : ahead_(std::move(ahead)), counters_(counters) {}
 
-    // A program uses a file.
-    void used(const std::string& path, Use use);
+    // A program uses a file. Returns whether this guesser fetched it.
+    bool used(const std::string& path, Use use, Foresight foresight);
 
   private:
     // Files of one directory with one suffix.

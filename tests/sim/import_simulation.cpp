@@ -462,7 +462,8 @@ Node::Node(World& world, Rank self)
               .on_demand = [this](const ObjectKey& key) { note_use(key); }},
              [this](const ObjectKey& key, FetchFor why) { want(key, why); }),
       guesses_(cache_, world.trees, guess_counters_, extent_bytes),
-      entries_(cache_, world.trees, [this](const std::string& path) { guesses_.looked_up(path); }),
+      entries_(cache_, world.trees,
+               [this](const std::string& path, Foresight foresight) { guesses_.looked_up(path, foresight); }),
       protocol_({.membership = {.size = world.scenario.nodes, .self = self}, .mover = {}}, world.trees,
                 *this),
       program_(world.events, world.cores, world.schedule, [this](std::size_t request) { ask(request); }),
@@ -697,14 +698,17 @@ void Node::read_file(std::size_t number, const ImportTrace::Request& request) {
     const auto first = static_cast<std::uint32_t>(request.offset / extent_bytes);
     const auto last = static_cast<std::uint32_t>((request.offset + request.bytes - 1) / extent_bytes);
     const auto missing = std::make_shared<std::uint32_t>(last - first + 1);
+    key.index = first;
+    const Foresight foresight = cache_.foresight(key);
     for (key.index = first; key.index <= last; ++key.index) {
-        cache_.get(key, [this, number, &request, missing, begins = key.index == 0](const ObjectPtr& object) {
+        cache_.get(key, [this, number, &request, missing, foresight,
+                         begins = key.index == 0](const ObjectPtr& object) {
             check(object->extent() != nullptr);
             if (--*missing == 0) {
                 program_.answer(number);
             }
             if (begins && request.offset == 0) {
-                guesses_.read(request.path, object);
+                guesses_.read(request.path, object, foresight);
             }
         });
     }

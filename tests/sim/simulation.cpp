@@ -364,8 +364,9 @@ class Simulation::Node final : public Protocol::Effects {
     Cache cache_;
     Guesses::Counters guess_counters_;
     Guesses guesses_{cache_, simulation_.trees_, guess_counters_, extent_bytes};
-    EntryResolver entries_{cache_, simulation_.trees_,
-                           [this](const std::string& path) { guesses_.looked_up(path); }};
+    EntryResolver entries_{cache_, simulation_.trees_, [this](const std::string& path, Foresight foresight) {
+                               guesses_.looked_up(path, foresight);
+                           }};
     Protocol protocol_;
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};

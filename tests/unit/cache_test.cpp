@@ -63,6 +63,19 @@ TEST(Cache, FindNeitherFetchesNorCounts) {
     EXPECT_EQ(f.cache.statistics().misses, 0U);
 }
 
+TEST(Cache, WhatItHasOrFetchesIsForeseen) {
+    Fixture f;
+    EXPECT_EQ(f.cache.foresight(key_of("/a")), Foresight::unforeseen);
+    f.get("/a");
+    EXPECT_EQ(f.cache.foresight(key_of("/a")), Foresight::foreseen) << "in flight";
+    f.cache.deliver(key_of("/a"), object_of(10, milliseconds(100)));
+    EXPECT_EQ(f.cache.foresight(key_of("/a")), Foresight::foreseen);
+    f.now += milliseconds(200);
+    EXPECT_EQ(f.cache.foresight(key_of("/a")), Foresight::unforeseen) << "expired";
+    EXPECT_EQ(f.cache.foresight(key_of("/b")), Foresight::unforeseen);
+    EXPECT_EQ(f.fetched.size(), 1U);
+}
+
 TEST(Cache, ManyWaitersShareOneFetch) {
     Fixture f;
     int woken = 0;

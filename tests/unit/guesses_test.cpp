@@ -153,12 +153,12 @@ class GuessesTest : public testing::Test {
         }
     }
     // As a program does: it lists the directory, and reads the file.
-    void use(const std::string& path) {
+    void use(const std::string& path, Foresight foresight = Foresight::unforeseen) {
         for (std::string place(parent_path(path)); place != "/"; place = std::string(parent_path(place))) {
             cache.deliver({.kind = ObjectKind::directory, .path = place},
                           object_of({.kind = ObjectKind::directory, .path = place}));
         }
-        guesses.read(path, object_of({.kind = ObjectKind::extent, .path = path}));
+        guesses.read(path, object_of({.kind = ObjectKind::extent, .path = path}), foresight);
     }
     std::set<std::string> fetched(ObjectKind kind) const {
         std::set<std::string> paths;
@@ -237,32 +237,36 @@ TEST_F(ImportsTest, AnExtensionModuleIsFetchedWithTheLibrariesThatItNeeds) {
     EXPECT_TRUE(fetched(ObjectKind::extent).contains("/t/p/libfast.so"));
 }
 
-TEST_F(ImportsTest, WhereGuessesFindNothingNewFewFilesAreLookedInto) {
-    put_module("/t/p/__init__");
-    for (std::uint32_t i = 0; i < Guesses::in_vain_max; ++i) {
-        put_module("/t/p/plain" + std::to_string(i));
-    }
-    constexpr std::uint32_t later = 2 * Guesses::sampled_every;
-    const auto number = [](std::uint32_t i) { return std::to_string(100 + i); };
-    for (std::uint32_t i = 0; i < later; ++i) {
-        put_module("/t/p/user" + number(i), {"module" + number(i)});
-        put_module("/t/p/module" + number(i));
-    }
-    for (std::uint32_t i = 0; i < Guesses::in_vain_max; ++i) {
-        use(code_of("/t/p/plain" + std::to_string(i)));
-    }
+TEST_F(ImportsTest, WhatOthersForesawLeadsToNoGuesses) {
+    put_module("/t/p/__init__", {"beside"});
+    put_module("/t/p/beside");
+    use(code_of("/t/p/__init__"), Foresight::foreseen);
+    guesses.looked_up("/t/p/__init__.py", Foresight::foreseen);
+    put("/t/lib/liba.so", library({"libb.so"}));
+    put("/t/lib/libb.so", library({}));
+    use("/t/lib/liba.so", Foresight::foreseen);
+    EXPECT_TRUE(all_asked.empty());
+}
+
+TEST_F(ImportsTest, WhatWasGuessedLeadsToFurtherGuesses) {
+    put_module("/t/p/__init__", {"q.beside"});
+    put_module("/t/p/q/__init__");
+    put_module("/t/p/q/beside", {"further"});
+    put_module("/t/p/q/further");
+    put_module("/t/p/q/sibling", {"other.last"});
+    put_module("/t/other/__init__");
+    put_module("/t/other/last");
+    use(code_of("/t/p/__init__"));
     arrive();
-    std::vector<bool> was_found;
-    for (std::uint32_t i = 0; i < later; ++i) {
-        use(code_of("/t/p/user" + number(i)));
-        arrive();
-        was_found.push_back(fetched(ObjectKind::entry).contains("/t/p/module" + number(i) + ".py"));
-    }
-    EXPECT_FALSE(was_found.front());
-    const auto first = std::find(was_found.begin(), was_found.end(), true);
-    EXPECT_LE(first - was_found.begin(), Guesses::sampled_every);
-    EXPECT_EQ(std::find(first, was_found.end(), false), was_found.end())
-        << "from the first success on, all are";
+    EXPECT_FALSE(fetched(ObjectKind::extent).contains(code_of("/t/p/q/further")));
+    use(code_of("/t/p/q/beside"), Foresight::foreseen);
+    arrive();
+    EXPECT_TRUE(fetched(ObjectKind::extent).contains(code_of("/t/p/q/further"))) << "an import's";
+    ASSERT_TRUE(fetched(ObjectKind::extent).contains(code_of("/t/p/q/sibling")));
+    EXPECT_FALSE(fetched(ObjectKind::extent).contains(code_of("/t/other/last")));
+    use(code_of("/t/p/q/sibling"), Foresight::foreseen);
+    arrive();
+    EXPECT_TRUE(fetched(ObjectKind::extent).contains(code_of("/t/other/last"))) << "a sibling's";
 }
 
 TEST_F(ImportsTest, AFilesystemThatAnswersAtOnceIsLeftAlone) {

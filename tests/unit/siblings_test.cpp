@@ -69,7 +69,7 @@ class SiblingsTest : public testing::Test {
 
 TEST_F(SiblingsTest, BesideAFileOthersOfItsKindAreFetched) {
     put_directory(100, slow);
-    siblings.used(path(3), Use::read);
+    siblings.used(path(3), Use::read, Foresight::unforeseen);
     EXPECT_EQ(count(ObjectKind::entry), Siblings::window_min);
     EXPECT_EQ(counters.fetched, Siblings::window_min);
     for (const ObjectKey& key : all_asked) {
@@ -82,7 +82,7 @@ TEST_F(SiblingsTest, BesideAFileOthersOfItsKindAreFetched) {
 
 TEST_F(SiblingsTest, OfWhatIsLookedUpTheAttributesAreFetched) {
     put_directory(100, slow);
-    siblings.used(path(3), Use::looked_up);
+    siblings.used(path(3), Use::looked_up, Foresight::unforeseen);
     arrive();
     EXPECT_EQ(count(ObjectKind::entry), Siblings::window_min);
     EXPECT_EQ(count(ObjectKind::extent), 0U);
@@ -91,7 +91,7 @@ TEST_F(SiblingsTest, OfWhatIsLookedUpTheAttributesAreFetched) {
 TEST_F(SiblingsTest, TheSameFileAgainTellsNothing) {
     put_directory(100, slow);
     for (int i = 0; i < 20; ++i) {
-        siblings.used(path(3), Use::read);
+        siblings.used(path(3), Use::read, Foresight::unforeseen);
         arrive();
     }
     EXPECT_EQ(counters.fetched, Siblings::window_min);
@@ -100,7 +100,7 @@ TEST_F(SiblingsTest, TheSameFileAgainTellsNothing) {
 TEST_F(SiblingsTest, AProgramThatUsesAllIsNeverWaitedFor) {
     put_directory(500, slow);
     for (int i = 0; i < 500; ++i) {
-        siblings.used(path(i), Use::read);
+        siblings.used(path(i), Use::read, Foresight::unforeseen);
         arrive();
     }
     EXPECT_GE(counters.used, 490U);
@@ -110,7 +110,7 @@ TEST_F(SiblingsTest, AProgramThatUsesAllIsNeverWaitedFor) {
 TEST_F(SiblingsTest, WhereFewFilesAreUsedFewAreFetchedInVain) {
     put_directory(2000, slow);
     for (int i = 0; i < 2000; i += 500) {
-        siblings.used(path(i), Use::read);
+        siblings.used(path(i), Use::read, Foresight::unforeseen);
         arrive();
     }
     EXPECT_LE(counters.fetched - counters.used,
@@ -121,7 +121,7 @@ TEST_F(SiblingsTest, WhereFewFilesAreUsedFewAreFetchedInVain) {
 TEST_F(SiblingsTest, WhatIsInFlightIsBounded) {
     put_directory(500, slow);
     for (int i = 0; i < 100; ++i) {
-        siblings.used(path(i), Use::read);
+        siblings.used(path(i), Use::read, Foresight::unforeseen);
     }
     EXPECT_LE(asked.size(), Ahead::in_flight_max);
     arrive();
@@ -131,7 +131,7 @@ TEST_F(SiblingsTest, WhatIsInFlightIsBounded) {
 TEST_F(SiblingsTest, AFilesystemThatAnswersAtOnceIsLeftAlone) {
     put_directory(100, std::chrono::microseconds(5));
     for (int i = 0; i < 20; ++i) {
-        siblings.used(path(i), Use::read);
+        siblings.used(path(i), Use::read, Foresight::unforeseen);
     }
     EXPECT_TRUE(asked.empty());
 }
@@ -140,7 +140,7 @@ TEST_F(SiblingsTest, LargeFilesAreNotReadAhead) {
     put_directory(100, slow);
     file_bytes = extent_bytes + 1;
     for (int i = 0; i < 20; ++i) {
-        siblings.used(path(i), Use::read);
+        siblings.used(path(i), Use::read, Foresight::unforeseen);
         arrive();
     }
     EXPECT_GT(count(ObjectKind::entry), 0U);
@@ -150,22 +150,37 @@ TEST_F(SiblingsTest, LargeFilesAreNotReadAhead) {
 // The first directory is forgotten after many others, so its first file is a first one again.
 TEST_F(SiblingsTest, WhatIsRememberedIsBounded) {
     put_directory(2000, slow);
-    siblings.used(path(0), Use::looked_up);
+    siblings.used(path(0), Use::looked_up, Foresight::unforeseen);
     arrive();
     for (int i = 0; i < 40; ++i) {
         const std::string directory = "/t/d" + std::to_string(i);
         put_directory(2000, slow, directory);
-        siblings.used(directory + "/" + name(0), Use::looked_up);
+        siblings.used(directory + "/" + name(0), Use::looked_up, Foresight::unforeseen);
         arrive();
     }
     const std::uint64_t before = counters.fetched;
-    siblings.used(path(0), Use::looked_up);
+    siblings.used(path(0), Use::looked_up, Foresight::unforeseen);
     EXPECT_GT(counters.fetched, before);
+}
+
+TEST_F(SiblingsTest, WhatOthersForesawTellsNothing) {
+    put_directory(100, slow);
+    for (int i = 0; i < 20; ++i) {
+        EXPECT_FALSE(siblings.used(path(i), Use::read, Foresight::foreseen));
+    }
+    EXPECT_TRUE(asked.empty());
+    siblings.used(path(20), Use::read, Foresight::unforeseen);
+    EXPECT_EQ(count(ObjectKind::entry), Siblings::window_min);
+    for (const ObjectKey& key : all_asked) {
+        EXPECT_GT(key.path, path(20)) << "used already";
+    }
+    EXPECT_TRUE(siblings.used(path(21), Use::read, Foresight::foreseen)) << "this guesser foresaw it";
+    EXPECT_EQ(counters.fetched, Siblings::window_min + 1 + Siblings::window_growth);
 }
 
 TEST_F(SiblingsTest, UnknownDirectoriesTellNothing) {
     for (int i = 0; i < 20; ++i) {
-        siblings.used(path(i), Use::read);
+        siblings.used(path(i), Use::read, Foresight::unforeseen);
     }
     EXPECT_TRUE(asked.empty());
 }
