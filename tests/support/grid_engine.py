@@ -10,7 +10,6 @@ All its files are in the hosts' own /run or in their shared directory, and its p
 
 import os
 import pathlib
-import shutil
 import time
 
 from copper import CopperError, wait_until
