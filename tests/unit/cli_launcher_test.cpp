@@ -313,6 +313,7 @@ TEST(LaunchCommand, VariablesReachEveryNode) {
 TEST(ReachCommand, IsTheLaunchersAgent) {
     EXPECT_EQ(reach_command({"--mca", "plm_rsh_agent", "/x/agent -q : rsh"}), (Words{"/x/agent", "-q"}));
     EXPECT_EQ(reach_command({"-launcher-exec", "/x/agent"}), (Words{"/x/agent"}));
+    EXPECT_EQ(reach_command({"-launcher", "ssh", "-launcher-exec", "/x/agent"}), (Words{"/x/agent"}));
     EXPECT_EQ(reach_command({"--mca", "btl", "tcp"}).front(), "ssh");
 }
 

@@ -378,6 +378,7 @@ std::vector<std::string> reach_command(const std::vector<std::string>& launcher_
                                        BatchSystem system) {
     const Words ssh = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5"};
     const Words qrsh = {"qrsh", "-inherit", "-nostdin"};
+    Words shell = system == BatchSystem::grid_engine ? qrsh : ssh;
     for (std::size_t i = 0; i + 1 < launcher_arguments.size(); ++i) {
         const auto& name = launcher_arguments[i];
         const auto& value = launcher_arguments[i + 1];
@@ -389,10 +390,10 @@ std::vector<std::string> reach_command(const std::vector<std::string>& launcher_
             }
         }
         if (name == "-launcher" || name == "-bootstrap") {
-            return value == "lsf" ? Words{"blaunch"} : value == "sge" ? qrsh : ssh;
+            shell = value == "lsf" ? Words{"blaunch"} : value == "sge" ? qrsh : ssh;
         }
     }
-    return system == BatchSystem::grid_engine ? qrsh : ssh;
+    return shell;
 }
 
 }  // namespace copper::cli
