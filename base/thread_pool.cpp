@@ -1,5 +1,7 @@
 #include "base/thread_pool.hpp"
 
+#include <unistd.h>
+
 #include <utility>
 
 namespace copper {
@@ -38,6 +40,8 @@ bool ThreadPool::submit(Job job) {
 }
 
 void ThreadPool::work() {
+    // Only a negative one can fail.
+    static_cast<void>(::nice(options_.nice));
     while (true) {
         Job job;
         {

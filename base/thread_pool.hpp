@@ -19,6 +19,8 @@ class ThreadPool {
     struct Options {
         std::size_t threads = 8;
         std::size_t queued_max = 65536;
+        // Added to the nice value of the thread that makes the pool: on Linux each thread has its own.
+        int nice = 0;
     };
     explicit ThreadPool(Options options);
     ~ThreadPool();

@@ -22,6 +22,10 @@ Resolution failed(std::error_code error) {
     return {.found = tl::unexpected(error), .lasts = false};
 }
 
+ObjectKey entry_key(const std::string& directory, const std::string& name) {
+    return {.kind = ObjectKind::entry, .path = join_path(directory, name)};
+}
+
 // Nothing: the batch does not tell.
 std::optional<Resolution> found_in(const ObjectPtr& batch, const std::string& name) {
     const Listing* entries = batch != nullptr ? batch->listing() : nullptr;
@@ -33,7 +37,7 @@ std::optional<Resolution> found_in(const ObjectPtr& batch, const std::string& na
 
 void EntryResolver::resolve(const std::string& directory, const std::string& name, Waiter waiter) {
     if (!trees_.contains(directory)) {
-        resolve_alone(directory, name, waiter);
+        resolve_alone(entry_key(directory, name), waiter);
         return;
     }
     find_name(cache_, directory, name,
@@ -45,22 +49,20 @@ void EntryResolver::resolve(const std::string& directory, const std::string& nam
                   } else if (const auto* error = std::get_if<std::error_code>(&told)) {
                       waiter(failed(*error));
                   } else {
-                      resolve_alone(directory, name, waiter);
+                      resolve_alone(entry_key(directory, name), waiter);
                   }
               });
 }
 
-void EntryResolver::resolve_alone(const std::string& directory, const std::string& name,
-                                  const Waiter& waiter) {
-    cache_.get({.kind = ObjectKind::entry, .path = join_path(directory, name)},
-               [waiter](const ObjectPtr& object) {
-                   const Listing* entry = object->listing();
-                   if (entry == nullptr) {
-                       waiter(failed(object->error()));
-                   } else {
-                       waiter(entry->size() == 0 ? absent(*object) : resolution_of(entry->at(0), *object));
-                   }
-               });
+void EntryResolver::resolve_alone(const ObjectKey& key, const Waiter& waiter) {
+    cache_.get(key, [waiter](const ObjectPtr& object) {
+        const Listing* entry = object->listing();
+        if (entry == nullptr) {
+            waiter(failed(object->error()));
+        } else {
+            waiter(entry->size() == 0 ? absent(*object) : resolution_of(entry->at(0), *object));
+        }
+    });
 }
 
 void EntryResolver::resolve_present(const std::string& directory, const std::string& name,
@@ -73,13 +75,13 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
             if (const auto found = found_in(object, name)) {
                 waiter(*found);
             } else {
-                resolve_alone(directory, name, waiter);
+                resolve_alone(entry_key(directory, name), waiter);
             }
         });
     } else {
-        const std::string path = join_path(directory, name);
-        asked_alone_(path, cache_.foresight({.kind = ObjectKind::entry, .path = path}));
-        resolve_alone(directory, name, waiter);  // last: after the answer, nobody keeps this object alive
+        const ObjectKey key = entry_key(directory, name);
+        asked_alone_(key.path, cache_.foresight(key));
+        resolve_alone(key, waiter);  // last: after the answer, nobody keeps this object alive
     }
 }
 

@@ -52,7 +52,7 @@ class EntryResolver {
     void resolve(const std::string& directory, const std::string& name, Waiter waiter);
 
   private:
-    void resolve_alone(const std::string& directory, const std::string& name, const Waiter& waiter);
+    void resolve_alone(const ObjectKey& key, const Waiter& waiter);
     void resolve_present(const std::string& directory, const std::string& name, const Present& place,
                          const Waiter& waiter);
 

@@ -43,8 +43,9 @@ class ProgressLoop final : private Protocol::Effects {
         std::size_t readers = 16;
         Mover::Options mover;
         FailureDetector::Options failure_detector;
-        // They wait for the filesystem most of the time, so there are many more than cores.
-        ThreadPool::Options pool{.threads = 32};
+        // They wait for the filesystem most of the time, so there are many more than cores. The threads that
+        // answer programs and nodes go first: each of their turns is short, and somebody waits for it.
+        ThreadPool::Options pool{.threads = 32, .nice = 10};
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;

@@ -32,8 +32,8 @@ constexpr int read_attempts_max = 3;
 // Collects the extents of one read. Each is set by one thread; the thread that sets the last one answers.
 class Operations::PendingRead {
   public:
-    PendingRead(InodeId inode, std::string path, FileRange range, Attempt attempt, Foresight foresight,
-                std::size_t extents)
+    PendingRead(InodeId inode, std::string path, FileRange range, Attempt attempt,
+                std::optional<Foresight> foresight, std::size_t extents)
         : inode(inode),
           path(std::move(path)),
           range(range),
@@ -52,7 +52,7 @@ class Operations::PendingRead {
     const std::string path;
     const FileRange range;
     const Attempt attempt;
-    const Foresight foresight;  // of the first extent
+    const std::optional<Foresight> foresight;  // of a file's first extent, if it may lead to guesses
     std::vector<ObjectPtr> objects;
 
   private:
@@ -243,8 +243,10 @@ void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange rang
     const auto arrived = SteadyClock::now();
     ObjectKey key = extent_key(*path, *told, attempt.source);
     key.index = static_cast<std::uint32_t>(first);
-    const auto pending =
-        std::make_shared<PendingRead>(inode, *path, range, attempt, cache_.foresight(key), last - first + 1);
+    const bool may_lead_to_guesses = range.offset == 0 && options_.trees.contains(*path);
+    const auto pending = std::make_shared<PendingRead>(
+        inode, *path, range, attempt,
+        may_lead_to_guesses ? std::optional(cache_.foresight(key)) : std::nullopt, last - first + 1);
     for (std::uint64_t index = first; index <= last; ++index) {
         key.index = static_cast<std::uint32_t>(index);
         cache_.get(key, [this, reply, pending, position = index - first, arrived](const ObjectPtr& object) {
@@ -253,8 +255,8 @@ void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange rang
             }
             answer_read(reply, *pending);
             counters_.read_latency.record(SteadyClock::now() - arrived);
-            if (pending->range.offset == 0 && options_.trees.contains(pending->path)) {
-                guesses_.read(pending->path, pending->objects.front(), pending->foresight);
+            if (pending->foresight) {
+                guesses_.read(pending->path, pending->objects.front(), *pending->foresight);
             }
             reply->end();
         });

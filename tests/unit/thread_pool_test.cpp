@@ -1,7 +1,9 @@
 #include "base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <future>
@@ -33,6 +35,16 @@ TEST(ThreadPool, RunsAsManyJobsAtOnceAsItHasThreads) {
         ASSERT_TRUE(pool.submit([&] { meeting.arrive_and_wait(); }));
     }
     meeting.arrive_and_wait();  // hangs if fewer run at once
+}
+
+TEST(ThreadPool, ItsThreadsLetOthersGoFirst) {
+    constexpr int lowest = 19;
+    const int own = ::getpriority(PRIO_PROCESS, 0);  // on Linux, of the calling thread
+    std::promise<int> found;
+    ThreadPool pool({.threads = 1, .nice = 5});
+    ASSERT_TRUE(pool.submit([&] { found.set_value(::getpriority(PRIO_PROCESS, 0)); }));
+    EXPECT_EQ(found.get_future().get(), std::min(own + 5, lowest));
+    EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), own);
 }
 
 TEST(ThreadPool, RefusesWhatExceedsTheQueue) {
