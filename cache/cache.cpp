@@ -83,6 +83,14 @@ ObjectPtr Cache::find(const ObjectKey& key) {
     return slot->second.kept->object;
 }
 
+ObjectPtr Cache::use(const ObjectKey& key) {
+    auto object = find(key);
+    if (object != nullptr && options_.on_demand) {
+        options_.on_demand(key);
+    }
+    return object;
+}
+
 Foresight Cache::foresight(const ObjectKey& key) {
     auto shard = shard_of(key).lock();
     const auto slot = shard->find(key);

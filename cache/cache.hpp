@@ -62,6 +62,9 @@ class Cache {
     // Fetches nothing.
     ObjectPtr find(const ObjectKey& key);
 
+    // The same for a program that gets it without asking.
+    ObjectPtr use(const ObjectKey& key);
+
     // Call it before get(). Not a use.
     Foresight foresight(const ObjectKey& key);
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/path.hpp"
-
 namespace copper {
 namespace {
 
@@ -20,10 +18,6 @@ Resolution absent(const Object& object) {
 
 Resolution failed(std::error_code error) {
     return {.found = tl::unexpected(error), .lasts = false};
-}
-
-ObjectKey entry_key(const std::string& directory, const std::string& name) {
-    return {.kind = ObjectKind::entry, .path = join_path(directory, name)};
 }
 
 // Nothing: the batch does not tell.

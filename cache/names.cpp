@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/path.hpp"
+
 namespace copper {
 namespace {
 
@@ -65,6 +67,10 @@ ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present
             .path = directory,
             .index = static_cast<std::uint32_t>(place.position / batch_entries),
             .version = place.directory->directory()->version};
+}
+
+ObjectKey entry_key(const std::string& directory, const std::string& name) {
+    return {.kind = ObjectKind::entry, .path = join_path(directory, name)};
 }
 
 void find_name(Cache& cache, const std::string& directory, const std::string& name, Waiter waiter) {

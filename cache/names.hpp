@@ -37,6 +37,8 @@ struct Absent {
 struct NamesUnavailable {};
 // The batch (ObjectKind::batch or xattr_batch) that a name of the directory lies in.
 ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present& place);
+// The attributes of one name alone (ObjectKind::entry).
+ObjectKey entry_key(const std::string& directory, const std::string& name);
 
 using NameFound = std::variant<Present, Absent, NamesUnavailable, std::error_code>;
 

@@ -87,13 +87,15 @@ std::uint64_t Operations::DirectoryRequest::entries_passed() const {
     return position - std::min(position, dot_entries);
 }
 
-// The attributes of a batch that the kernel can be told with the names.
+// The attributes that the cache has, to tell the kernel with the names: those of a batch, or of one name
+// that a program of any node asked for, or the job before.
 class Operations::KnownAttributes {
   public:
     KnownAttributes(Cache& cache, const DirectoryRequest& request, const ObjectPtr& directory)
         : cache_(cache), request_(request), directory_(directory) {}
 
-    std::optional<Listing::Entry> find(std::uint64_t position, std::string_view name) {
+    // Valid until the next call.
+    std::optional<Listing::Entry> find(std::uint64_t position, const std::string& name) {
         if (request_.range.entries == Entries::names) {
             return std::nullopt;
         }
@@ -101,20 +103,29 @@ class Operations::KnownAttributes {
             batch_key(ObjectKind::batch, request_.path, {.directory = directory_, .position = position});
         if (key.index != index_) {
             index_ = key.index;
-            batch_ = cache_.find(key);
+            batch_ = cache_.use(key);
         }
+        if (const auto found = told_by(batch_, name)) {
+            return found;
+        }
+        entry_ = cache_.use(entry_key(request_.path, name));
+        return told_by(entry_, name);
+    }
+
+  private:
+    static std::optional<Listing::Entry> told_by(const ObjectPtr& object, std::string_view name) {
         // What is told here the kernel keeps.
-        const Listing* entries = batch_ != nullptr && !batch_->lifetime ? batch_->listing() : nullptr;
+        const Listing* entries = object != nullptr && !object->lifetime ? object->listing() : nullptr;
         const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
         return at ? std::optional(entries->at(*at)) : std::nullopt;
     }
 
-  private:
     Cache& cache_;
     const DirectoryRequest& request_;
     const ObjectPtr& directory_;
     std::optional<std::uint32_t> index_;
     ObjectPtr batch_;
+    ObjectPtr entry_;
 };
 
 // `names` are those of the directory from the `first` one on.

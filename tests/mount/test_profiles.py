@@ -104,6 +104,26 @@ class Profiles(ProfileTestCase):
         self.assertNotIn("used/file.90", shows[2])
         self.assertIn("used/file.00", shows[2])
 
+    def test_what_is_told_with_the_names_is_not_asked_for_and_does_not_fade(self):
+        os.mkdir(f"{self.source}/package")
+        for name in "abcdefgh":
+            self.write(f"package/{name}", b"")
+        asked = []
+        for run in range(5):  # more than a profile keeps what nobody uses
+            self.slow.renew(self.shown)
+            job = self.start(nodes=1)
+            if run > 0:
+                # attributes and names of the tree and of the directory; attributes of two files
+                self.wait_for_replay(job, 4 + 2)
+            directory = job.mirrored(0, f"{self.shown}/package")
+            self.assertEqual(list("abcdefgh"), sorted(os.listdir(directory)))
+            before = job.totals()["fuse"]["lookup"]
+            for name in "ae":
+                os.stat(f"{directory}/{name}")
+            asked.append(job.totals()["fuse"]["lookup"] - before)
+            self.end(job)
+        self.assertEqual([2, 0, 0, 0, 0], asked)
+
     def test_a_profile_that_is_no_good_costs_a_warning(self):
         self.record()
         whole = pathlib.Path(self.profile).read_bytes()

@@ -201,7 +201,9 @@ class FuseOperations : public testing::Test {
     bool hold_notices = false;
     std::deque<std::function<void()>> held_notices;
     FuseCounters counters;
-    Cache cache{{.budget_bytes = std::uint64_t{1} << 30},
+    std::set<ObjectKey> used;  // by programs, whether they asked for it or were told
+    Cache cache{{.budget_bytes = std::uint64_t{1} << 30,
+                 .on_demand = [this](const ObjectKey& key) { used.insert(key); }},
                 [this](const ObjectKey& key, FetchFor) { fetch(key); }};
     const Audience audience;
     const bool has_selinux;
@@ -693,6 +695,34 @@ TEST_F(FuseOperations, GivesNoAttributesWithTheNamesWhereTheFilesystemIsSlow) {
     EXPECT_EQ(entries[3].inode, lookup(t, "file").inode);
     EXPECT_EQ(fetched[ObjectKind::batch], 0);
     EXPECT_EQ(fetched[ObjectKind::entry], 1) << "of /t itself";
+}
+
+// What a replay has fetched, programs need not ask for. The next replay needs it again.
+TEST_F(FuseOperations, WhatTheCacheHasOfANameIsToldWithTheNamesAndUsed) {
+    put_directory("/t", tree_entries(), test::slowly);
+    const InodeId t = tree();
+    for (const char* path : {"/t/file", "/t/in", "/t/near"}) {
+        cache.deliver({.kind = ObjectKind::entry, .path = path},
+                      objects.at({.kind = ObjectKind::entry, .path = path}));
+    }
+    give_lifetime({.kind = ObjectKind::entry, .path = "/t/near"});
+    cache.deliver({.kind = ObjectKind::entry, .path = "/t/near"},
+                  objects.at({.kind = ObjectKind::entry, .path = "/t/near"}));
+    used.clear();
+    readdir(t, 4096, 0, Operations::Entries::names);
+    EXPECT_EQ(used, (std::set<ObjectKey>{{.kind = ObjectKind::directory, .path = "/t"}}));
+    std::map<std::string, InodeId> inodes;
+    for (const auto& entry : parse(readdir(t, 4096, 0, Operations::Entries::with_attributes).text,
+                                   Operations::Entries::with_attributes)) {
+        inodes[entry.name] = entry.inode;
+    }
+    EXPECT_EQ(inodes.at("big"), 0U) << "nobody has asked for it";
+    EXPECT_EQ(inodes.at("near"), 0U) << "the kernel keeps what it is told";
+    EXPECT_TRUE(used.contains({.kind = ObjectKind::entry, .path = "/t/file"}));
+    EXPECT_TRUE(used.contains({.kind = ObjectKind::entry, .path = "/t/in"}));
+    EXPECT_EQ(fetched[ObjectKind::entry], 1) << "of /t itself";
+    EXPECT_EQ(inodes.at("file"), lookup(t, "file").inode);
+    EXPECT_EQ(inodes.at("in"), lookup(t, "in").inode);
 }
 
 TEST_F(FuseOperations, AsksForTheBatchFirstWhereTheFilesystemAnswersAtOnce) {
