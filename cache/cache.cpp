@@ -85,7 +85,10 @@ ObjectPtr Cache::find(const ObjectKey& key) {
 
 ObjectPtr Cache::use(const ObjectKey& key) {
     auto object = find(key);
-    if (object != nullptr && options_.on_demand) {
+    if (object == nullptr || object->lifetime) {
+        return nullptr;
+    }
+    if (options_.on_demand) {
         options_.on_demand(key);
     }
     return object;

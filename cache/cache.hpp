@@ -62,7 +62,8 @@ class Cache {
     // Fetches nothing.
     ObjectPtr find(const ObjectKey& key);
 
-    // The same for a program that gets it without asking.
+    // The same for a program that gets it without asking, and whose kernel then keeps it: nothing that has a
+    // lifetime.
     ObjectPtr use(const ObjectKey& key);
 
     // Call it before get(). Not a use.

@@ -20,13 +20,6 @@ Resolution failed(std::error_code error) {
     return {.found = tl::unexpected(error), .lasts = false};
 }
 
-// Nothing: the batch does not tell.
-std::optional<Resolution> found_in(const ObjectPtr& batch, const std::string& name) {
-    const Listing* entries = batch != nullptr ? batch->listing() : nullptr;
-    const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
-    return at ? std::optional(resolution_of(entries->at(*at), *batch)) : std::nullopt;
-}
-
 }  // namespace
 
 void EntryResolver::resolve(const std::string& directory, const std::string& name, Waiter waiter) {
@@ -66,8 +59,8 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
         evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
     if (is_worth_batch || cache_.find(batch) != nullptr) {
         cache_.get(batch, [this, directory, name, waiter](const ObjectPtr& object) {
-            if (const auto found = found_in(object, name)) {
-                waiter(*found);
+            if (const auto entry = object->entry(name)) {
+                waiter(resolution_of(*entry, *object));
             } else {
                 resolve_alone(entry_key(directory, name), waiter);
             }

@@ -124,6 +124,12 @@ std::size_t Directory::bytes() const {
     return held;
 }
 
+std::optional<Listing::Entry> Object::entry(std::string_view name) const {
+    const Listing* entries = listing();
+    const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
+    return at ? std::optional(entries->at(*at)) : std::nullopt;
+}
+
 std::error_code Object::error() const {
     const auto* error = std::get_if<std::error_code>(&content);
     return error != nullptr ? *error : std::error_code();

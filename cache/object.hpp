@@ -206,6 +206,8 @@ struct Object {
     std::optional<std::chrono::milliseconds> lifetime;
 
     const Listing* listing() const { return std::get_if<Listing>(&content); }
+    // What a Listing has of this name. Valid while this object lives.
+    std::optional<Listing::Entry> entry(std::string_view name) const;
     const Extent* extent() const { return std::get_if<Extent>(&content); }
     const Xattrs* xattrs() const { return std::get_if<Xattrs>(&content); }
     const Directory* directory() const { return std::get_if<Directory>(&content); }

@@ -114,10 +114,7 @@ class Operations::KnownAttributes {
 
   private:
     static std::optional<Listing::Entry> told_by(const ObjectPtr& object, std::string_view name) {
-        // What is told here the kernel keeps.
-        const Listing* entries = object != nullptr && !object->lifetime ? object->listing() : nullptr;
-        const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
-        return at ? std::optional(entries->at(*at)) : std::nullopt;
+        return object != nullptr ? object->entry(name) : std::nullopt;
     }
 
     Cache& cache_;

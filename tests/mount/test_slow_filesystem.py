@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from copper import REPOSITORY, build_directory, clean_environment, mounts_below
+from copper import REPOSITORY, build_directory, clean_environment, mounts_below, nice_values
 from slow_filesystem import program
 from slow_mounted import SlowTestCase
 
@@ -185,6 +185,11 @@ class Mirrored(SlowTestCase):
             for thread in threads:
                 thread.join()
         self.assertLess(self.counted(look_up)[1], self.FILES * self.LATENCY / 2)
+
+    def test_threads_that_read_let_those_that_answer_go_first(self):
+        for daemon in self.job.daemons():
+            own, *others = nice_values(daemon)
+            self.assertLessEqual(32, others.count(min(own + 10, 19)))  # nothing is lower than 19
 
     def test_what_lies_beside_a_file_that_is_read_is_fetched_with_it(self):
         def read():

@@ -102,6 +102,12 @@ def state_of(pid):
     return stat_of(pid)[0]
 
 
+def nice_values(pid):
+    """Those of all threads of a process; the main thread is the first one."""
+    threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    return [int(stat_of(f"{pid}/task/{thread}")[16]) for thread in threads]
+
+
 def kill_all(processes):
     """Kills processes that would replace each other: stops all of them before the first one dies."""
     for number in (signal.SIGSTOP, signal.SIGKILL):

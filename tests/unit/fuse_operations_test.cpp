@@ -720,6 +720,7 @@ TEST_F(FuseOperations, WhatTheCacheHasOfANameIsToldWithTheNamesAndUsed) {
     EXPECT_EQ(inodes.at("near"), 0U) << "the kernel keeps what it is told";
     EXPECT_TRUE(used.contains({.kind = ObjectKind::entry, .path = "/t/file"}));
     EXPECT_TRUE(used.contains({.kind = ObjectKind::entry, .path = "/t/in"}));
+    EXPECT_FALSE(used.contains({.kind = ObjectKind::entry, .path = "/t/near"}));
     EXPECT_EQ(fetched[ObjectKind::entry], 1) << "of /t itself";
     EXPECT_EQ(inodes.at("file"), lookup(t, "file").inode);
     EXPECT_EQ(inodes.at("in"), lookup(t, "in").inode);
