@@ -48,10 +48,10 @@ class Replay {
         std::uint64_t bytes = 0;    // of file data
         std::uint64_t failed = 0;   // objects that are not there (any more), or could not be read
         std::uint64_t left = 0;     // objects that are known to follow
-        std::uint64_t foretold =
-            0;  // first uses of programs of this node since the replay began: of its objects,
-        std::uint64_t unforeseen = 0;  // and of others
-        int error = 0;                 // the errno value of the first failure; 0: none
+        // First uses by programs of this node since the replay began: of its objects, and of others.
+        std::uint64_t foretold = 0;
+        std::uint64_t unforeseen = 0;
+        int error = 0;  // the errno value of the first failure; 0: none
     };
 
     // `cache` must outlive this object, and what is in flight. So must `log`. Begins by way of `later`.
