@@ -84,7 +84,8 @@ class GridEngine:
             os.symlink(PROGRAMS, f"{self.directory}/{name}/{arch}")
         os.symlink(DEFAULTS / "util", f"{self.directory}/util")
         self.initialize()
-        self.check("sge_qmaster")
+        self.check("sge_qmaster")  # returns before it listens
+        wait_until(self.has_master, SECONDS_MAX, "an answer of sge_qmaster")
         for host in self.hosts.names:
             self.check("qconf", "-ah", host)
             self.check("qconf", "-as", host)
@@ -95,6 +96,9 @@ class GridEngine:
         for host in self.hosts.names:
             self.hosts.check(host, "sge_execd", **self.environment)
         wait_until(self.all_serve, SECONDS_MAX, "all hosts")
+
+    def has_master(self):
+        return self.hosts.run(self.hosts.names[0], "qconf", "-sconf", **self.environment).returncode == 0
 
     def all_serve(self):
         """Whether each host has told its load."""
