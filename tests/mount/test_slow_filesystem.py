@@ -347,7 +347,8 @@ class Storm(SlowTestCase):
         pathlib.Path(tools).write_text('[nothing]\nstart = "test -d $DIRECTORY"\nstop = "test -n \\"$TREES\\""\nprefix = ""\n',
                                        encoding="utf-8")
         done = self.storm("--model", "fast", "--rounds", "1", "--nodes", "2", "--procs", "1", "--packages", "generated",
-                          "--runs", "direct,first,second,local,alone,direct-stat,stat,nothing,replayed,mistaken", "--tools", tools,
+                          "--runs", "direct,first,second,local,alone,direct-stat,stat,direct-list,list,nothing,replayed,mistaken",
+                          "--tools", tools,
                           "--json", f"{directory}/found.json")
         self.assertIn("Copper, first import", done.stdout)
         found = {row["run"]: row for row in json.loads(pathlib.Path(directory, "found.json").read_text(encoding="utf-8"))}
@@ -361,6 +362,8 @@ class Storm(SlowTestCase):
                 self.assertGreaterEqual(opens[name], opens["alone"], "each file for the whole job")
                 self.assertLess(opens[name], 1.01 * opens["alone"], "and once, unless a node looks slow on a busy machine")
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
+        self.assertGreater(found["direct-list"]["operations"]["lookup"], found["direct-stat"]["operations"]["lookup"])
+        self.assertEqual(found["direct-list"]["operations"]["lookup"], found["list"]["operations"]["lookup"])
 
     def test_bad_input(self):
         tools = f"{self.make_directory()}/tools.toml"
