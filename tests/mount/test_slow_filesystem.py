@@ -348,8 +348,7 @@ class Storm(SlowTestCase):
                                        encoding="utf-8")
         done = self.storm("--model", "fast", "--rounds", "1", "--nodes", "2", "--procs", "1", "--packages", "generated",
                           "--runs", "direct,first,second,local,alone,direct-stat,stat,direct-list,list,nothing,replayed,mistaken",
-                          "--tools", tools,
-                          "--json", f"{directory}/found.json")
+                          "--tools", tools, "--json", f"{directory}/found.json")
         self.assertIn("Copper, first import", done.stdout)
         found = {row["run"]: row for row in json.loads(pathlib.Path(directory, "found.json").read_text(encoding="utf-8"))}
         opens = {name: row["operations"]["open"] for name, row in found.items()}
@@ -362,8 +361,8 @@ class Storm(SlowTestCase):
                 self.assertGreaterEqual(opens[name], opens["alone"], "each file for the whole job")
                 self.assertLess(opens[name], 1.01 * opens["alone"], "and once, unless a node looks slow on a busy machine")
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
-        self.assertGreater(found["direct-list"]["operations"]["lookup"], found["direct-stat"]["operations"]["lookup"])
-        self.assertEqual(found["direct-list"]["operations"]["lookup"], found["list"]["operations"]["lookup"])
+        for name in ("direct-list", "list"):
+            self.assertGreaterEqual(found[name]["operations"]["lookup"], 100, "one for each package of the generated one")
 
     def test_bad_input(self):
         tools = f"{self.make_directory()}/tools.toml"
