@@ -2,10 +2,11 @@
 //   mpi_fabric_test exchange   all pairs send each other thousands of frames of all sizes in both lanes
 //   mpi_fabric_test glance     what has arrived must be found by the first call of progress()
 //   mpi_fabric_test loss PIPE  the last rank is killed in the middle of its sends; the others must go on, and
-//                              each writes so into the named pipe
+//                              each writes so into the named pipe, whose reader leaves when it has heard all
 //   mpi_fabric_test strangers  the last rank has another key, the one before it none; the others must go on,
 //                              and neither side takes anything of the other
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -279,8 +280,11 @@ void loss(MpiFabric& fabric, const char* pipe) {
     traffic.progress_until([&] { return ::kill(traffic.process_id(), 0) != 0; }, "the victim lives on");
     traffic.send_all(500, 60);
     traffic.await_all_frames();
-    ::dprintf(report.get(), "rank %u went on\n", fabric.self().value);
     traffic.part();
+    ::dprintf(report.get(), "rank %u went on\n", fabric.self().value);
+    // The end of one may end others (Hydra), so none ends before the reader of the pipe has heard all.
+    pollfd reader{.fd = report.get(), .events = 0, .revents = 0};
+    ::poll(&reader, 1, std::chrono::milliseconds(patience).count());
     std::_Exit(0);
 }
 
