@@ -108,18 +108,26 @@ class BatchSystems(MountTestCase):
         once = 1 if self.launcher == "mpirun" else 0  # Hydra passes on the whole environment
         self.assertEqual((once, once), (words.count("MINE"), words.count("COPPER_JOB_KEY")))
 
-    def test_one_daemon_of_two_ends(self):
-        """The launcher starts only one, and waits."""
+    def launch_two_silent(self, count):
+        """The launcher starts `count` daemons instead of two, and none of them says anything."""
         daemon = self.write("copperd", "#!/bin/sh\nwhile :; do sleep 1; done\n")
         launcher = self.write(f"bin/{self.launcher}", f"""#!/bin/sh
 [ "$1" != --version ] || exec echo '{VERSIONS[self.launcher]}'
-for word; do case $word in --launch=*) {daemon} "$word" ;; esac; done
+for word; do case $word in --launch=*) for _ in {" ".join("x" * count)}; do {daemon} "$word" & done ;; esac; done
+wait
 """)
         done = subprocess.run([copper_program(), "launch", "--local", "2", "--launcher", launcher, "--tree", TREE, "--mount",
-                               f"{self.directory}/mount"], capture_output=True, text=True, env=clean_environment(), check=False,
-                              timeout=100)
+                               f"{self.directory}/mount", "--ready-timeout", "1"], capture_output=True, text=True,
+                              env=clean_environment(), check=False, timeout=100)
         self.assertEqual(1, done.returncode)
-        self.assertRegex(done.stderr, "^copper: .*: copperd ended there before all nodes served\n")
+        return done.stderr
+
+    def test_one_daemon_of_two_ends(self):
+        self.assertRegex(self.launch_two_silent(1), "^copper: .*: copperd ended there before all nodes served\n")
+
+    def test_child_of_a_daemon_is_no_lost_daemon(self):
+        """Until it runs another program, it looks like one."""
+        self.assertNotIn("ended", self.launch_two_silent(3))
 
     def test_launcher_of_another_mpi_comes_first(self):
         self.write_conda("mpirun" if self.launcher == "mpiexec" else "mpiexec")

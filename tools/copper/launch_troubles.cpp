@@ -23,7 +23,8 @@ bool is_elsewhere(const std::filesystem::path& process) {
 }
 
 // A daemon records itself only after MPI_Init. Until then, its command line has the launch. A supervisor has
-// the same one, but another name.
+// the same one, but another name. A child that will run another program (fusermount3) has both until then, so
+// there may be more than daemons.
 std::size_t count_daemons(const std::string& launch) {
     std::size_t count = 0;
     std::error_code error;
@@ -79,7 +80,7 @@ std::vector<Trouble> nodes_without_program(const Plan& plan) {
 std::vector<Trouble> nodes_without_daemon(const Plan& plan) {
     const auto here = count_daemons(plan.daemon.launch);
     if (plan.placement.on_this_machine != 0) {
-        return here == 0 || here == plan.nodes() ? std::vector<Trouble>()
+        return here == 0 || here >= plan.nodes() ? std::vector<Trouble>()
                                                  : std::vector{without_daemon(host_name())};
     }
     auto troubles = others_without_daemon(plan);
