@@ -1,6 +1,7 @@
-// libfuse forks to run fusermount3, and the child calls setenv(3) before, which allocates. malloc(3) of the C
-// library can do so; that of Clang's address sanitizer before version 17 hangs if another thread was
-// allocating. From version 17 on it does what follows by itself.
+// libfuse forks to run fusermount3. Before that, the child calls setenv(3), which allocates. With the C
+// library it may; with Clang's address sanitizer it hangs if another thread was allocating during the fork.
+// So these functions take the allocator's locks before a fork. From version 17 on, the sanitizer takes them
+// itself.
 #include <pthread.h>
 
 namespace __lsan {
