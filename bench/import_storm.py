@@ -12,6 +12,7 @@ import mmap
 import os
 import pathlib
 import re
+import resource
 import shlex
 import shutil
 import statistics
@@ -75,15 +76,37 @@ class Workload:
         return [PYTHON, "-c", code]
 
 
+@dataclasses.dataclass
+class Storm:
+    """What imports took that ran at once."""
+    seconds: float               # until the last one had ended
+    program_seconds: float = 0   # processor time of the importing processes
+    machine_seconds: float = 0   # of all that ran on this machine meanwhile
+    switches: int = 0            # of the machine's cores from one thread to another
+
+
 def storm(workload, roots):
     """One import for each of `roots`, all at once. Returns the seconds until the last one has ended."""
-    return storm_of([(workload, root) for root in roots])
+    return storm_of([(workload, root) for root in roots]).seconds
+
+
+def program_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def machine_use():
+    """(processor seconds, context switches) since boot, from proc_stat(5): all but idle, iowait and what the host took (steal)."""
+    with open("/proc/stat", encoding="ascii") as lines:
+        found = {name: [int(word) for word in rest.split()] for name, _, rest in (line.partition(" ") for line in lines)}
+    user, nice, system, _, _, irq, softirq = found["cpu"][:7]
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK"), found["ctxt"][0]
 
 
 def storm_of(imports):
-    """The same for pairs of a workload and a root."""
+    """One import for each pair of a workload and a root, all at once."""
     environments = [workload.environment(root) for workload, root in imports]
-    started = time.perf_counter()
+    programs, (machine, switches), started = program_seconds(), machine_use(), time.perf_counter()
     running = [subprocess.Popen(workload.command(root), env=environment, cwd="/",
                                 stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
                for (workload, root), environment in zip(imports, environments)]
@@ -98,10 +121,11 @@ def storm_of(imports):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    seconds = time.perf_counter() - started
+    seconds, (machine_now, switches_now) = time.perf_counter() - started, machine_use()
+    took = Storm(seconds, program_seconds() - programs, machine_now - machine, switches_now - switches)
     if errors:
         raise CopperError(f"{len(errors)} of {len(imports)} imports failed; the first: {errors[0]}")
-    return seconds
+    return took
 
 
 def keep_memory_ready():
@@ -163,7 +187,7 @@ class Measured:
 def measure(workload, nodes, processes, options=()):
     """One launch, one cold storm, one warm storm, and the same directly in between."""
     def ready_storm(roots):
-        return storm_in_ready_memory([(workload, root) for root in roots])
+        return storm_in_ready_memory([(workload, root) for root in roots]).seconds
 
     with Copper(nodes=nodes, trees=workload.trees, options=options) as job:
         roots = [job.root(node) for node in range(nodes) for _ in range(processes)]

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/sim/import_simulation.hpp"
@@ -29,6 +30,7 @@ struct Words {
     std::uint32_t nodes = 64;
     std::uint32_t processes = 12;
     std::uint32_t cores = 0;
+    double slowness = 1;
     std::size_t parts = 1;
     std::size_t sample_every = 1;
     bool is_arity = false;
@@ -41,6 +43,20 @@ int fail(const std::string& reason) {
 
 double seconds(microseconds time) {
     return std::chrono::duration<double>(time).count();
+}
+
+// All that a core does takes so many times as long as where the scenario's costs were measured.
+ImportScenario slower(ImportScenario scenario, double slowness) {
+    const auto scale = [slowness](auto& cost) {
+        cost = std::chrono::round<std::decay_t<decltype(cost)>>(cost * slowness);
+    };
+    scale(scenario.network.overhead);
+    scale(scenario.request);
+    scale(scenario.wake);
+    scale(scenario.operation);
+    scenario.network.checked_bytes_per_us /= slowness;
+    scenario.bytes_per_us /= slowness;
+    return scenario;
 }
 
 ImportReport import(const std::string& run, const ImportTrace& trace, const ImportScenario& scenario) {
@@ -65,13 +81,14 @@ int simulate(const Words& words) {
     if (!trace) {
         return fail(trace.error());
     }
-    const ImportReport report = import(words.run, *trace,
-                                       {.nodes = words.nodes,
-                                        .processes = words.processes,
-                                        .filesystem = *model,
-                                        .parts = words.parts,
-                                        .sample_every = words.sample_every,
-                                        .cores = words.cores});
+    const ImportScenario scenario = slower({.nodes = words.nodes,
+                                            .processes = words.processes,
+                                            .filesystem = *model,
+                                            .parts = words.parts,
+                                            .sample_every = words.sample_every,
+                                            .cores = words.cores},
+                                           words.slowness);
+    const ImportReport report = import(words.run, *trace, scenario);
     nlohmann::ordered_json operations;
     for (std::size_t i = 0; i < report.operations.size(); ++i) {
         operations[copper::bench::operation_names[i]] = report.operations[i];
@@ -141,6 +158,10 @@ int main(int count, char** arguments) {
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
     app.add_option("--cores", words.cores, "All nodes share one machine with so many cores; 0: they do not")
+        ->capture_default_str();
+    app.add_option("--slowness", words.slowness,
+                   "Messages and requests take so many times the processor time that docs/scale.md has")
+        ->check(CLI::Range(0.01, 100.0))
         ->capture_default_str();
     app.add_option("--parts", words.parts, "Into which the import is cut to save memory")
         ->check(CLI::Range(1, 1024))

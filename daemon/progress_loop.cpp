@@ -69,19 +69,14 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
       pool_(options_.pool) {}
 
 bool ProgressLoop::push(Event event, std::size_t events_max) {
-    bool notify = false;
     {
         auto inbox = inbox_.lock();
-        if (inbox->events.size() >= events_max) {
+        if (inbox->size() >= events_max) {
             return false;
         }
-        inbox->events.push_back(std::move(event));
-        notify = inbox->sleeping;
-        inbox->sleeping = false;
+        inbox->push_back(std::move(event));
     }
-    if (notify) {
-        wake_.notify_one();
-    }
+    around_.fabric.doorbell().ring();
     return true;
 }
 
@@ -99,6 +94,7 @@ void ProgressLoop::run() {
     ::prctl(PR_SET_TIMERSLACK, timer_slack_ns);
     while (!may_leave()) {
         const TimePoint began = now();
+        around_.fabric.doorbell().reset();
         is_at(Activity::own_requests);
         bool moved = take_events();
         is_at(Activity::fabric);
@@ -134,7 +130,7 @@ bool ProgressLoop::take_events() {
     if (next_taken_ == taken_.size()) {
         taken_.clear();
         next_taken_ = 0;
-        inbox_.lock()->events.swap(taken_);
+        inbox_.lock()->swap(taken_);
     }
     const TimePoint time = now();
     const std::size_t end = std::min(taken_.size(), next_taken_ + events_of_a_turn_max);
@@ -156,16 +152,17 @@ void ProgressLoop::handle(Event& event, TimePoint time) {
 }
 
 bool ProgressLoop::poll_fabric() {
-    return around_.fabric.must_poll() && around_.fabric.progress(
-                                             [this](Rank from, const Frame& frame) {
-                                                 is_at(Activity::message);
-                                                 receive(from, frame);
-                                                 is_at(Activity::fabric);
-                                             },
-                                             [this](Rank rank) {
-                                                 spdlog::warn("the link to {} is broken", name_of(rank));
-                                                 protocol_.cut(rank, now());
-                                             });
+    return around_.fabric.arrivals() != Fabric::Arrivals::none &&
+           around_.fabric.progress(
+               [this](Rank from, const Frame& frame) {
+                   is_at(Activity::message);
+                   receive(from, frame);
+                   is_at(Activity::fabric);
+               },
+               [this](Rank rank) {
+                   spdlog::warn("the link to {} is broken", name_of(rank));
+                   protocol_.cut(rank, now());
+               });
 }
 
 void ProgressLoop::announce_leave(std::string verb, std::string argument) {
@@ -241,32 +238,26 @@ void ProgressLoop::pause(Pacer::Activity activity) {
     if (may_leave() || next_taken_ < taken_.size()) {
         return;
     }
-    const auto due = next_deadline();
-    if (!around_.fabric.must_poll()) {
-        wait_for_events(due);
-        return;
+    auto until = next_deadline();
+    if (const auto arrivals = around_.fabric.arrivals(); arrivals != Fabric::Arrivals::none) {
+        const TimePoint time = now();
+        const auto length = next_pause(arrivals, activity, time);
+        if (length == Pacer::Pause::zero()) {
+            ::sched_yield();
+            return;
+        }
+        until = earlier(until, time + length);
     }
-    const TimePoint time = now();
-    const bool crowded = options_.cores == Cores::shared && cores_.is_crowded(time);
-    const auto length =
-        pacer_.next(activity, crowded ? Pacer::Machine::crowded : Pacer::Machine::has_idle_cores, time);
-    if (length == Pacer::Pause::zero()) {
-        ::sched_yield();
-        return;
-    }
-    wait_for_events(due ? std::min(*due, time + length) : time + length);
+    around_.fabric.doorbell().wait(until);
 }
 
-void ProgressLoop::wait_for_events(std::optional<TimePoint> until) {
-    auto inbox = inbox_.lock();
-    inbox->sleeping = inbox->events.empty();
-    const auto awake = [&inbox] { return !inbox->sleeping; };
-    if (until) {
-        wake_.wait_until(inbox.lock(), *until, awake);
-    } else {
-        wake_.wait(inbox.lock(), awake);
+Pacer::Pause ProgressLoop::next_pause(Fabric::Arrivals arrivals, Pacer::Activity activity, TimePoint time) {
+    if (arrivals == Fabric::Arrivals::rung) {
+        // What had arrived may not all have been found.
+        return activity == Pacer::Activity::moved ? Pacer::Pause::zero() : options_.pacer.pause_rung;
     }
-    inbox->sleeping = false;
+    const bool crowded = options_.cores == Cores::shared && cores_.is_crowded(time);
+    return pacer_.next(activity, crowded ? Pacer::Machine::crowded : Pacer::Machine::has_idle_cores, time);
 }
 
 ObjectPtr ProgressLoop::find(const ObjectKey& key) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -110,10 +109,6 @@ class ProgressLoop final : private Protocol::Effects {
         ObjectPtr object;
     };
     using Event = std::variant<Want, ReadDone, Task>;
-    struct Inbox {
-        std::vector<Event> events;
-        bool sleeping = false;  // the loop sleeps: notify it after adding an event
-    };
 
     // Protocol::Effects
     ObjectPtr find(const ObjectKey& key) override;
@@ -146,7 +141,7 @@ class ProgressLoop final : private Protocol::Effects {
         }
     }
     void pause(Pacer::Activity activity);
-    void wait_for_events(std::optional<TimePoint> until);
+    Pacer::Pause next_pause(Fabric::Arrivals arrivals, Pacer::Activity activity, TimePoint time);
 
     const Options options_;
     const Surroundings around_;
@@ -171,8 +166,7 @@ class ProgressLoop final : private Protocol::Effects {
     std::vector<Event> taken_;    // from the inbox
     std::size_t next_taken_ = 0;  // events before this one are handled
 
-    Guarded<Inbox> inbox_;
-    std::condition_variable wake_;
+    Guarded<std::vector<Event>> inbox_;
 
     Compressor compressor_;
     ThreadPool pool_;  // last: its jobs end before the members they use

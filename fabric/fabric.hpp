@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/doorbell.hpp"
 #include "base/rate.hpp"
 #include "cache/object.hpp"
 #include "fabric/rank.hpp"
@@ -66,19 +67,30 @@ class Fabric {
     // The same for all nodes, except those that have taken nothing for a second.
     virtual std::uint64_t backlog_bytes() const = 0;
 
-    // Makes progress without blocking. True if anything moved.
+    // Makes progress without blocking. True if anything moved: then more may have arrived.
     virtual bool progress(const Receive& receive, const Lost& lost) = 0;
 
     // True if all frames given to send() have left.
     virtual bool flushed() const = 0;
 
-    // False if nothing can ever arrive (one node): then there is no need to look.
-    virtual bool must_poll() const = 0;
+    // How the fabric's thread learns that progress() has something to do.
+    enum class Arrivals {
+        none,    // nothing can ever arrive (one node)
+        rung,    // all nodes are on this machine, and ring the doorbell
+        silent,  // only by looking
+    };
+    virtual Arrivals arrivals() const = 0;
+
+    // What the fabric's thread sleeps on. From any thread, which may ring it.
+    virtual Doorbell& doorbell() { return own_doorbell_; }
 
     virtual FabricCounters counters() const = 0;
 
     // How fast this node sends large bodies.
     virtual Link link() const { return {}; }
+
+  private:
+    Doorbell own_doorbell_;
 };
 
 // For a job of one node without a launcher.
@@ -91,7 +103,7 @@ class SoloFabric final : public Fabric {
     std::uint64_t backlog_bytes() const override { return 0; }
     bool progress(const Receive&, const Lost&) override { return false; }
     bool flushed() const override { return true; }
-    bool must_poll() const override { return false; }
+    Arrivals arrivals() const override { return Arrivals::none; }
     FabricCounters counters() const override { return {}; }
 };
 

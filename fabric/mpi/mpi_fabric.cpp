@@ -19,6 +19,7 @@
 #include "base/rate.hpp"
 #include "fabric/envelope.hpp"
 #include "fabric/message_order.hpp"
+#include "fabric/mpi/doorbells.hpp"
 #include "fabric/outbox.hpp"
 #include "fabric/receive_window.hpp"
 
@@ -62,12 +63,17 @@ using Clock = std::chrono::steady_clock;
 
 class Driver final : public MpiFabric {
   public:
-    Driver(Options options, Rank self, std::vector<std::string> names, MPI_Comm messages)
+    // `doorbells`: by rank; nothing for nodes on other machines.
+    Driver(Options options, Rank self, std::vector<std::string> names, MPI_Comm messages,
+           std::vector<Doorbell*> doorbells)
         : options_(options),
           self_(self),
           size_(static_cast<std::uint32_t>(names.size())),
           names_(std::move(names)),
           sealer_(options.key),
+          doorbells_(std::move(doorbells)),
+          all_ring_(std::all_of(doorbells_.begin(), doorbells_.end(),
+                                [](const Doorbell* doorbell) { return doorbell != nullptr; })),
           messages_(messages),
           outbox_({.bulk_in_flight_max = options.bulk_sends_in_flight_per_peer_max}, size_),
           order_(self, size_, sealer_),
@@ -79,7 +85,13 @@ class Driver final : public MpiFabric {
     Rank self() const override { return self_; }
     std::uint32_t size() const override { return size_; }
     std::string name_of(Rank rank) const override { return names_.at(rank.value); }
-    bool must_poll() const override { return true; }
+    Arrivals arrivals() const override {
+        return all_ring_ && sends_.empty() && bodies_.empty() ? Arrivals::rung : Arrivals::silent;
+    }
+    Doorbell& doorbell() override {
+        Doorbell* own = doorbells_[self_.value];
+        return own != nullptr ? *own : MpiFabric::doorbell();
+    }
     bool flushed() const override { return sends_.empty(); }
     FabricCounters counters() const override { return counters_; }
     Link link() const override {
@@ -130,6 +142,7 @@ class Driver final : public MpiFabric {
     bool complete_sends();
     void start_waiting(Rank to, Lane lane);
     void start(Rank to, Lane lane, std::span<const Frame> frames);
+    void ring(Rank rank);
     void lose(Rank rank);
     Message spare_message();
 
@@ -141,6 +154,8 @@ class Driver final : public MpiFabric {
     FabricCounters counters_;
     LinkRate link_rate_;
     Clock::time_point last_bulk_sent_;
+    const std::vector<Doorbell*> doorbells_;
+    const bool all_ring_;
     MPI_Comm messages_;
     Outbox outbox_;
     MessageOrder order_;
@@ -249,11 +264,19 @@ void Driver::start(Rank to, Lane lane, std::span<const Frame> frames) {
     counters_.messages_sent += frames.size();
     counters_.bytes_sent += outgoing.bytes;
     sends_.push_back(std::move(outgoing));
+    ring(to);
     if (result != MPI_SUCCESS) {
         newly_lost_.insert(to);
     }
 }
 
+void Driver::ring(Rank rank) {
+    if (Doorbell* doorbell = doorbells_[rank.value]) {
+        doorbell->ring();
+    }
+}
+
+// While a message is under way, its receiver has to look, too.
 bool Driver::complete_sends() {
     bool moved = false;
     const auto now = sends_.empty() ? Clock::time_point() : Clock::now();
@@ -264,6 +287,7 @@ bool Driver::complete_sends() {
             result = MPI_Testall(static_cast<int>(outgoing->pieces.size()), outgoing->pieces.data(), &done,
                                  MPI_STATUSES_IGNORE);
         }
+        ring(outgoing->to);
         const bool failed = result != MPI_SUCCESS;
         if (failed || (done == 0 && now - outgoing->since > options_.send_deadline)) {
             newly_lost_.insert(outgoing->to);
@@ -566,7 +590,7 @@ tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options o
         return tl::unexpected(std::string("MPI could not gather the names of the hosts"));
     }
     return std::make_unique<Driver>(options, Rank{static_cast<std::uint32_t>(rank)}, std::move(names),
-                                    messages);
+                                    messages, share_doorbells());
 }
 
 bool MpiFabric::launched() {

@@ -337,9 +337,13 @@ class Storm(SlowTestCase):
         for kind, name, found in asked:
             if kind == "lookup":
                 self.assertEqual(bool(found), f"{os.path.dirname(name) or '.'}/{os.path.basename(name)}" in names, name)
-        done = subprocess.run([build_directory() / "bench" / "copper_scale", "--trace", path, "--nodes", "3", "--run", "replayed"],
-                              capture_output=True, text=True, check=True)
-        self.assertEqual(0, json.loads(done.stdout)["wrong"])
+
+        def simulated(*words):
+            done = subprocess.run([build_directory() / "bench" / "copper_scale", "--trace", path, "--nodes", "3", "--run", "replayed",
+                                   *words], capture_output=True, text=True, check=True)
+            return json.loads(done.stdout)
+        self.assertEqual(0, simulated()["wrong"])
+        self.assertLess(simulated("--cores", "1")["seconds"], simulated("--cores", "1", "--slowness", "3")["seconds"])
 
     def test_every_run_of_one_round(self):
         directory = self.make_directory()
@@ -360,6 +364,9 @@ class Storm(SlowTestCase):
             with self.subTest(found[name]):
                 self.assertGreaterEqual(opens[name], opens["alone"], "each file for the whole job")
                 self.assertLess(opens[name], 1.01 * opens["alone"], "and once, unless a node looks slow on a busy machine")
+        for name in ("direct", "first"):
+            for used in ("program_seconds", "machine_seconds", "switches"):
+                self.assertGreater(found[name][used], 0, f"{name}: {used}")
         self.assertGreater(found["stat"]["operations"]["lookup"], 0)
         for name in ("direct-list", "list"):
             self.assertGreaterEqual(found[name]["operations"]["lookup"], 100, "one for each package of the generated one")

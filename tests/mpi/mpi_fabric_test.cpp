@@ -1,6 +1,7 @@
 // Drives the MPI fabric for real: started by mpirun, as each of several ranks.
 //   mpi_fabric_test exchange   all pairs send each other thousands of frames of all sizes in both lanes
 //   mpi_fabric_test glance     what has arrived must be found by the first call of progress()
+//   mpi_fabric_test ring       ranks of one machine, which look for messages only when rung
 //   mpi_fabric_test loss PIPE  the last rank is killed in the middle of its sends; the others must go on, and
 //                              each writes so into the named pipe, whose reader leaves when it has heard all
 //   mpi_fabric_test strangers  the last rank has another key, the one before it none; the others must go on,
@@ -145,9 +146,9 @@ class Traffic {
         }
     }
 
-    void progress_once() {
-        fabric_.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
-                         [this](Rank rank) { lost_.insert(rank); });
+    bool progress_once() {
+        return fabric_.progress([this](Rank from, const Frame& frame) { receive(from, frame); },
+                                [this](Rank rank) { lost_.insert(rank); });
     }
 
     void await_all_frames() {
@@ -212,6 +213,53 @@ void exchange(MpiFabric& fabric) {
     if (fabric.link().bytes_per_second <= 1e3 || fabric.link().bytes_per_second >= 1e14) {
         fail(fabric.self(), "the link's speed was not measured");
     }
+    fabric.finish(MpiFabric::Ending::together);
+}
+
+// Two frames of all sizes go round all ranks, one after the other in each lane. No rank looks while it waits,
+// except for what is under way.
+void ring(MpiFabric& fabric) {
+    constexpr std::size_t frames = 100;
+    Traffic traffic(fabric, fabric.size());
+    std::size_t rings = 0;
+    const auto sleep_until = [&](auto condition, const char* what) {
+        while (true) {
+            fabric.doorbell().reset();
+            const bool moved = traffic.progress_once();
+            if (condition()) {
+                return;
+            }
+            if (moved) {
+                continue;
+            }
+            const bool is_rung = fabric.arrivals() == Fabric::Arrivals::rung;
+            const auto began = SteadyClock::now();
+            fabric.doorbell().wait(began + (is_rung ? patience : 100us));
+            if (is_rung && SteadyClock::now() - began >= patience) {
+                fail(fabric.self(), what);
+            }
+            rings += is_rung ? 1 : 0;
+        }
+    };
+    for (std::size_t number = 0; number < frames; ++number) {
+        const auto pass_on = [&] {
+            const Rank next{(fabric.self().value + 1) % fabric.size()};
+            traffic.send(next, Lane::eager, number, number * 600);
+            traffic.send(next, Lane::bulk, number, number * number * 100);
+        };
+        if (fabric.self().value == 0) {
+            pass_on();
+        }
+        sleep_until([&] { return traffic.received() == 2 * (number + 1); }, "nobody rang");
+        if (fabric.self().value != 0) {
+            pass_on();
+        }
+    }
+    sleep_until([&] { return fabric.flushed(); }, "never flushed");
+    if (rings == 0) {
+        fail(fabric.self(), "it always looked, and never waited for a ring");
+    }
+    traffic.part();
     fabric.finish(MpiFabric::Ending::together);
 }
 
@@ -367,6 +415,8 @@ int run(std::string_view scenario, const char* pipe) {
     check_names(**fabric);
     if (scenario == "glance") {
         glance(**fabric);
+    } else if (scenario == "ring") {
+        ring(**fabric);
     } else if (scenario == "loss") {
         loss(**fabric, pipe);
     } else if (scenario == "strangers") {

@@ -47,8 +47,7 @@ nanoseconds since_start(TimePoint time) {
 // The cores of one machine, each of which does one thing after the other; or enough of them.
 class Cores {
   public:
-    // `speed`: the share of their time that they have for the work.
-    explicit Cores(std::uint32_t count, double speed = 1) : free_(count), speed_(speed) {}
+    explicit Cores(std::uint32_t count) : free_(count) {}
 
     // When work that may begin at `from` is done.
     TimePoint run(TimePoint from, nanoseconds work) {
@@ -56,15 +55,13 @@ class Cores {
             return from + work;
         }
         TimePoint& first = *std::min_element(free_.begin(), free_.end());
-        first = std::max(first, from) +
-                nanoseconds(static_cast<std::int64_t>(static_cast<double>(work.count()) / speed_));
+        first = std::max(first, from) + work;
         return first;
     }
     bool are_shared() const { return !free_.empty(); }
 
   private:
     std::vector<TimePoint> free_;
-    double speed_;
 };
 
 // What the servers are asked, by all clients.
@@ -384,8 +381,7 @@ struct World {
         : trace(its_trace),
           scenario(its_scenario),
           carried(its_carried),
-          looks_every(scenario.cores != 0 && scenario.nodes > 1 ? scenario.looks_every : microseconds(0)),
-          cores(scenario.cores, 1 - share_of_looks()),
+          cores(scenario.cores),
           filesystem(scenario.filesystem),
           store(trace, std::chrono::round<microseconds>(scenario.filesystem.metadata_latency)),
           schedule(trace, scenario.request, [](const auto& request) { return is_asked(request.operation); }),
@@ -394,15 +390,6 @@ struct World {
         for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
             nodes.push_back(std::make_unique<Node>(*this, Rank{rank}));
         }
-    }
-
-    // Of the time of all cores.
-    double share_of_looks() const {
-        constexpr double most = 0.9;
-        return looks_every.count() == 0
-                   ? 0
-                   : std::min(most, scenario.nodes * std::chrono::duration<double>(scenario.look) /
-                                        std::chrono::duration<double>(looks_every * scenario.cores));
     }
 
     // The others are answered by the kernel.
@@ -440,7 +427,6 @@ struct World {
     const ImportTrace& trace;
     const ImportScenario& scenario;
     Carried& carried;
-    const microseconds looks_every;
     Events events;
     Cores cores;
     Filesystem filesystem;
@@ -497,7 +483,9 @@ void Node::in_loop(nanoseconds work, std::function<void()> run) {
 }
 
 void Node::finish_in_loop(TimePoint from, nanoseconds work, std::function<void()> run) {
-    loop_free_ = world_.cores.run(std::max(from, loop_free_), work);
+    const bool sleeps = loop_free_ < from && world_.cores.are_shared();
+    loop_free_ = world_.cores.run(std::max(from, loop_free_),
+                                  work + (sleeps ? world_.scenario.wake : microseconds(0)));
     const auto turn = [this, run = std::move(run)] {
         run();
         tick_when_due();
@@ -558,11 +546,6 @@ void Node::transmit(Rank to, const std::shared_ptr<const Message>& message, std:
     if (lane == Lane::bulk) {
         receiver.receiver_free_ = std::max(arrives, receiver.receiver_free_ + transfer);
         arrives = receiver.receiver_free_;
-    }
-    if (const nanoseconds every = world_.looks_every; every > nanoseconds(0)) {
-        // Each node looks at times of its own.
-        const nanoseconds phase = every * to.value / world_.scenario.nodes;
-        arrives = TimePoint(phase + ((arrives.time_since_epoch() - phase) / every + 1) * every);
     }
     const nanoseconds work =
         network.overhead + time_of(static_cast<double>(bytes), network.checked_bytes_per_us);

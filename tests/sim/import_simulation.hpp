@@ -49,9 +49,9 @@ struct ImportScenario {
     microseconds request{15};
     // All nodes and the filesystem share one machine with so many cores. 0: each node has enough of its own.
     std::uint32_t cores = 0;
-    // On such a machine, a daemon looks for messages now and then, which takes time, too.
-    microseconds looks_every{400};
-    microseconds look{36};
+    // On such a machine, whatever wakes a progress loop that sleeps: a message (its sender rings), or an
+    // event of its own node.
+    microseconds wake{36};
     // Of such a machine, for each operation and byte of the emulated filesystem.
     microseconds operation{40};
     double bytes_per_us = 2'000;

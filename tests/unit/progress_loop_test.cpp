@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <numeric>
@@ -17,13 +18,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// To it, the loop looks for messages once in each turn. There are none.
+// To it, the loop looks for messages once in each turn. There are none, and no other nodes to ping.
 class QuietFabric final : public Fabric {
   public:
     explicit QuietFabric(std::function<void()> on_look) : on_look_(std::move(on_look)) {}
 
     Rank self() const override { return Rank{0}; }
-    std::uint32_t size() const override { return 2; }
+    std::uint32_t size() const override { return 1; }
     void send(Rank, const Frame&) override {}
     std::uint64_t backlog_bytes(Rank) const override { return 0; }
     std::uint64_t backlog_bytes() const override { return 0; }
@@ -32,8 +33,10 @@ class QuietFabric final : public Fabric {
         return false;
     }
     bool flushed() const override { return true; }
-    bool must_poll() const override { return true; }
+    Arrivals arrivals() const override { return how; }
     FabricCounters counters() const override { return {}; }
+
+    Arrivals how = Arrivals::silent;
 
   private:
     const std::function<void()> on_look_;
@@ -49,6 +52,7 @@ class ProgressLoopTest : public testing::Test {
     static ProgressLoop::Options options() {
         ProgressLoop::Options options;
         options.pool.threads = 1;
+        options.pacer.pause_rung = 1h;
         return options;
     }
 
@@ -87,6 +91,29 @@ TEST_F(ProgressLoopTest, MeasuresTurnsInWhichOnlySomethingWasDue) {
     });
     loop.run();
     EXPECT_GE(LatencyHistogram::quantile_us(loop.turns().buckets(), 1), 20000U);
+}
+
+// To look without that would cost the programs of a crowded machine time.
+TEST_F(ProgressLoopTest, LooksOnlyWhenRungWhereSendersRing) {
+    fabric.how = Fabric::Arrivals::rung;
+    std::atomic<int> looks = 0;
+    on_look = [&] { ++looks; };
+    std::thread running([this] { loop.run(); });
+    const auto await_looks = [&](int count) {
+        for (int i = 0; i < 30'000 && looks < count; ++i) {
+            std::this_thread::sleep_for(1ms);
+        }
+        return looks >= count;
+    };
+    EXPECT_TRUE(await_looks(1));
+    for (int rings = 1; rings <= 5; ++rings) {
+        std::this_thread::sleep_for(20ms);
+        EXPECT_EQ(looks, rings);
+        fabric.doorbell().ring();
+        EXPECT_TRUE(await_looks(rings + 1));
+    }
+    loop.post([this] { loop.leave(0ms); });
+    running.join();
 }
 
 }  // namespace

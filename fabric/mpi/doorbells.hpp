@@ -1,0 +1,14 @@
+// Doorbells in memory that the nodes of one machine share. MPI cannot wake a process that sleeps.
+#pragma once
+
+#include <vector>
+
+#include "base/doorbell.hpp"
+
+namespace copper {
+
+// Those of all ranks of MPI_COMM_WORLD, which all call this. Nothing for ranks on other machines, and for all
+// if this rank is alone on its machine or MPI has no such memory. They last until MPI_Finalize.
+std::vector<Doorbell*> share_doorbells();
+
+}  // namespace copper
