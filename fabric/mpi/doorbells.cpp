@@ -1,24 +1,47 @@
 #include "fabric/mpi/doorbells.hpp"
 
+#include <fcntl.h>
 #include <mpi.h>
+#include <sys/mman.h>
 
+#include <array>
+#include <cstdio>
 #include <new>
-#include <numeric>
+#include <random>
+
+#include "base/unique_fd.hpp"
 
 namespace copper {
 namespace {
 
-// Their ranks in MPI_COMM_WORLD.
-std::vector<int> world_ranks(MPI_Comm machine, int count) {
-    MPI_Group all = MPI_GROUP_NULL, here = MPI_GROUP_NULL;
-    MPI_Comm_group(MPI_COMM_WORLD, &all);
-    MPI_Comm_group(machine, &here);
-    std::vector<int> ranks(static_cast<std::size_t>(count)), of_world(ranks.size());
-    std::iota(ranks.begin(), ranks.end(), 0);
-    MPI_Group_translate_ranks(here, count, ranks.data(), all, of_world.data());
-    MPI_Group_free(&here);
-    MPI_Group_free(&all);
-    return of_world;
+// Memory that processes of one user share. Not a window of MPI (MPI_Win_allocate_shared): Open MPI 5 warns
+// that with one, the loss of a process may end the others, even where it tolerates faults.
+using MemoryName = std::array<char, 32>;  // empty: there is none
+
+MemoryName create_memory(std::size_t bytes) {
+    MemoryName name{};
+    std::random_device random;
+    std::snprintf(name.data(), name.size(), "/copper-%08x%08x", random(), random());
+    const UniqueFd file(::shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR));
+    if (!file) {
+        return {};
+    }
+    // Takes the memory now: if there was none later, a ring would end the process.
+    if (::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) != 0) {
+        ::shm_unlink(name.data());
+        return {};
+    }
+    return name;
+}
+
+// For as long as the process lives. Null if it cannot be had.
+void* map_memory(const MemoryName& name, std::size_t bytes) {
+    const UniqueFd file(name.front() == '\0' ? -1 : ::shm_open(name.data(), O_RDWR, 0));
+    if (!file) {
+        return nullptr;
+    }
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    return memory == MAP_FAILED ? nullptr : memory;
 }
 
 }  // namespace
@@ -33,24 +56,29 @@ std::vector<Doorbell*> share_doorbells() {
         MPI_SUCCESS) {
         return doorbells;
     }
-    int count = 1;
+    int count = 1, place = 0;
     MPI_Comm_size(machine, &count);
-    MPI_Comm_set_errhandler(machine, MPI_ERRORS_RETURN);
-    void* memory = nullptr;
-    MPI_Win window = MPI_WIN_NULL;
-    if (count == 1 || MPI_Win_allocate_shared(sizeof(Doorbell), 1, MPI_INFO_NULL, machine, &memory,
-                                              &window) != MPI_SUCCESS) {
+    MPI_Comm_rank(machine, &place);
+    if (count == 1) {
         return doorbells;
     }
-    new (memory) Doorbell;
-    MPI_Barrier(machine);
-    const auto ranks = world_ranks(machine, count);
-    for (int i = 0; i < count; ++i) {
-        MPI_Aint bytes = 0;
-        int unit = 0;
-        MPI_Win_shared_query(window, i, &bytes, &unit, &memory);
-        doorbells[static_cast<std::size_t>(ranks[static_cast<std::size_t>(i)])] =
-            std::launder(static_cast<Doorbell*>(memory));
+    std::vector<int> ranks(static_cast<std::size_t>(count));
+    MPI_Allgather(&self, 1, MPI_INT, ranks.data(), 1, MPI_INT, machine);
+    const std::size_t bytes = ranks.size() * sizeof(Doorbell);
+    auto name = place == 0 ? create_memory(bytes) : MemoryName{};
+    MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, machine);
+    auto* memory = static_cast<Doorbell*>(map_memory(name, bytes));
+    if (memory != nullptr) {
+        new (memory + place) Doorbell;
+    }
+    const int has_it = memory != nullptr ? 1 : 0;
+    int all_have_it = 0;
+    MPI_Allreduce(&has_it, &all_have_it, 1, MPI_INT, MPI_MIN, machine);
+    if (place == 0) {
+        ::shm_unlink(name.data());
+    }
+    for (std::size_t i = 0; all_have_it != 0 && i < ranks.size(); ++i) {
+        doorbells[static_cast<std::size_t>(ranks[i])] = std::launder(memory + i);
     }
     return doorbells;
 }

@@ -8,7 +8,7 @@
 namespace copper {
 
 // Those of all ranks of MPI_COMM_WORLD, which all call this. Nothing for ranks on other machines, and for all
-// if this rank is alone on its machine or MPI has no such memory. They last until MPI_Finalize.
+// if this rank is alone on its machine or there is no memory to share. They last as long as the process.
 std::vector<Doorbell*> share_doorbells();
 
 }  // namespace copper
