@@ -24,14 +24,14 @@ class Pacer {
         Pause pause_max{1000};                    // reached by doubling while no answer is awaited
         std::chrono::milliseconds silence{1000};  // after this much silence, pauses get even longer
         Pause pause_max_in_silence{3000};
-        // Where senders ring (Fabric::Arrivals): MPI may have work of its own, and over TCP, a ring can be
-        // faster than its message.
+        // On a machine that rings: MPI may have work of its own, and over TCP, a ring can be faster than its
+        // message.
         Pause pause_rung{10'000};
     };
     explicit Pacer(Options options) : options_(options), pause_(options.pause_min) {}
 
     enum class Activity { moved, waiting, none };  // waiting: nothing moved, but the node expects an answer
-    enum class Machine { has_idle_cores, crowded };
+    enum class Machine { has_idle_cores, crowded, rings };  // rings: has all senders, and they ring
     // The pause after a look. Zero: look again, after sched_yield.
     Pause next(Activity activity, Machine machine, TimePoint now);
 

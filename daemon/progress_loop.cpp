@@ -241,7 +241,7 @@ void ProgressLoop::pause(Pacer::Activity activity) {
     auto until = next_deadline();
     if (const auto arrivals = around_.fabric.arrivals(); arrivals != Fabric::Arrivals::none) {
         const TimePoint time = now();
-        const auto length = next_pause(arrivals, activity, time);
+        const auto length = pacer_.next(activity, machine(arrivals, time), time);
         if (length == Pacer::Pause::zero()) {
             ::sched_yield();
             return;
@@ -251,13 +251,12 @@ void ProgressLoop::pause(Pacer::Activity activity) {
     around_.fabric.doorbell().wait(until);
 }
 
-Pacer::Pause ProgressLoop::next_pause(Fabric::Arrivals arrivals, Pacer::Activity activity, TimePoint time) {
+Pacer::Machine ProgressLoop::machine(Fabric::Arrivals arrivals, TimePoint time) {
     if (arrivals == Fabric::Arrivals::rung) {
-        // What had arrived may not all have been found.
-        return activity == Pacer::Activity::moved ? Pacer::Pause::zero() : options_.pacer.pause_rung;
+        return Pacer::Machine::rings;
     }
     const bool crowded = options_.cores == Cores::shared && cores_.is_crowded(time);
-    return pacer_.next(activity, crowded ? Pacer::Machine::crowded : Pacer::Machine::has_idle_cores, time);
+    return crowded ? Pacer::Machine::crowded : Pacer::Machine::has_idle_cores;
 }
 
 ObjectPtr ProgressLoop::find(const ObjectKey& key) {

@@ -141,7 +141,7 @@ class ProgressLoop final : private Protocol::Effects {
         }
     }
     void pause(Pacer::Activity activity);
-    Pacer::Pause next_pause(Fabric::Arrivals arrivals, Pacer::Activity activity, TimePoint time);
+    Pacer::Machine machine(Fabric::Arrivals arrivals, TimePoint time);
 
     const Options options_;
     const Surroundings around_;

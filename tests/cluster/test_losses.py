@@ -208,7 +208,8 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
                 self.until_succeeded(host, daemon)
             self.pass_by(witnesses)
         self.check_unnoticed(witnesses)
-        self.assertEqual(alone, {name for name, record in self.records().items() if record["is_alone"]})
+        found = {name for name, record in self.records().items() if record["is_alone"]}
+        self.assertEqual(alone, found, {name: self.hosts.run(name, "copper", "status").stdout for name in found})
         self.end()
 
     def test_daemon(self):

@@ -65,5 +65,12 @@ TEST_F(PacerTest, PausesAreLongWhereNoCoreIsIdle) {
     EXPECT_EQ(look(Activity::moved), 0us);
 }
 
+TEST_F(PacerTest, WhereSendersRingOnlyWhatMovedIsLookedForAgain) {
+    machine = Pacer::Machine::rings;
+    EXPECT_EQ(look(Activity::moved), 0us);
+    EXPECT_EQ(look(Activity::none), options.pause_rung);
+    EXPECT_EQ(after(5000ms, Activity::waiting), options.pause_rung);
+}
+
 }  // namespace
 }  // namespace copper
