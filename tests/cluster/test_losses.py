@@ -209,7 +209,7 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
             self.pass_by(witnesses)
         self.check_unnoticed(witnesses)
         found = {name for name, record in self.records().items() if record["is_alone"]}
-        self.assertEqual(alone, found, {name: self.hosts.run(name, "copper", "status").stdout for name in found})
+        self.assertEqual(alone, found, {name: self.hosts.run(name, "copper", "status").stdout for name in found - alone})
         self.end()
 
     def test_daemon(self):
