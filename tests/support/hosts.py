@@ -199,12 +199,15 @@ class Hosts:
 
     @staticmethod
     def tcp_only(remote_shell):
-        """Variables for launchers: only TCP between the hosts, which this program reaches (empty: the launcher's own)."""
+        """Variables for launchers and MPI: only TCP between the hosts, which share a kernel but must not be taken for one
+        machine. This program reaches them (empty: the launcher's own)."""
         if is_built_with_mpich():
-            return {"COPPER_LAUNCHER_ARGS": f"-launcher ssh -launcher-exec {remote_shell}" if remote_shell else "",
-                    "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0", "COPPER_KEEP_ENV": "UCX_TLS:UCX_NET_DEVICES"}
-        return {"COPPER_LAUNCHER_ARGS": (f"--mca plm_rsh_agent {remote_shell} " if remote_shell else "") +
-                "--mca btl tcp,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"}
+            agent = f"-launcher ssh -launcher-exec {remote_shell}"
+            network = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
+        else:
+            agent = f"--mca plm_rsh_agent {remote_shell}"
+            network = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "eth0", "OMPI_MCA_oob_tcp_if_include": "eth0"}
+        return network | {"COPPER_LAUNCHER_ARGS": agent if remote_shell else "", "COPPER_KEEP_ENV": ":".join(network)}
 
     def run(self, host, *words, seconds=COMMAND_SECONDS_MAX, **more):
         return subprocess.run(self.inside(host, *words), capture_output=True, text=True, timeout=seconds,

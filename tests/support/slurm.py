@@ -79,11 +79,7 @@ class Slurm:
         self.proctrack = proctrack or best_proctrack()
         self.directory = f"{hosts.directory}/slurm"
         self.cgroup = CGROUPS / pathlib.Path(hosts.directory).name
-        # Only TCP between the hosts, as COPPER_LAUNCHER_ARGS says for mpirun, and UCX_TLS for mpiexec. (Otherwise UCX takes them
-        # for one machine, and a daemon that reads the memory of one that dies is aborted.)
-        self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": "",
-                            "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": "eth0",
-                            "COPPER_KEEP_ENV": "OMPI_MCA_btl:OMPI_MCA_btl_tcp_if_include:UCX_TLS:UCX_NET_DEVICES"}
+        self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": ""}
 
     def start(self):
         os.makedirs(f"{self.directory}/state")
