@@ -32,7 +32,6 @@ struct Words {
     std::uint32_t cores = 0;
     double slowness = 1;
     std::size_t parts = 1;
-    std::size_t sample_every = 1;
     bool is_arity = false;
 };
 
@@ -68,7 +67,6 @@ ImportReport import(const std::string& run, const ImportTrace& trace, const Impo
     }
     ImportScenario earlier = scenario;
     earlier.nodes = recording_nodes;
-    earlier.sample_every = 1;
     return import_through_copper(trace, scenario, import_through_copper(trace, earlier).recorded);
 }
 
@@ -85,7 +83,6 @@ int simulate(const Words& words) {
                                             .processes = words.processes,
                                             .filesystem = *model,
                                             .parts = words.parts,
-                                            .sample_every = words.sample_every,
                                             .cores = words.cores},
                                            words.slowness);
     const ImportReport report = import(words.run, *trace, scenario);
@@ -98,7 +95,6 @@ int simulate(const Words& words) {
                                         {"nodes", words.nodes},
                                         {"processes", words.processes},
                                         {"parts", words.parts},
-                                        {"sample_every", words.sample_every},
                                         {"seconds", seconds(report.duration)},
                                         {"seconds_local", seconds(trace->duration_local)},
                                         {"operations", operations},
@@ -164,9 +160,6 @@ int main(int count, char** arguments) {
         ->check(CLI::Range(0.01, 100.0))
         ->capture_default_str();
     app.add_option("--parts", words.parts, "Into which the import is cut to save memory")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
-    app.add_option("--sample-every", words.sample_every, "Simulate each n-th part only")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
     app.add_flag("--arity", words.is_arity,

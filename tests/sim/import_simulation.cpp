@@ -33,9 +33,6 @@ constexpr std::size_t reader_threads = 32;
 // How long a program keeps a core that others wait for.
 constexpr nanoseconds time_slice{3'000'000};
 
-// A few nodes find out what a part reads.
-constexpr std::uint32_t unsampled_nodes = 2;
-
 nanoseconds time_of(double amount, double per_us) {
     return nanoseconds(static_cast<std::int64_t>(amount / per_us * 1000));
 }
@@ -797,13 +794,7 @@ ImportReport import_through_copper(const ImportTrace& trace, const ImportScenari
     ImportReport report;
     ImportScenario later = scenario;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        const bool is_sampled = i % scenario.sample_every == scenario.sample_every / 2;
-        later.nodes = is_sampled ? scenario.nodes : std::min(scenario.nodes, unsampled_nodes);
-        const ImportReport next =
-            import_part(parts[i], later, carried, i < recorded.size() ? &recorded[i] : nullptr);
-        if (is_sampled) {
-            report.add(next);
-        }
+        report.add(import_part(parts[i], later, carried, i < recorded.size() ? &recorded[i] : nullptr));
         later.start_skew = microseconds(0);
         for (const auto& [key, count] : carried.reads) {
             report.most_reads_of_an_object = std::max(report.most_reads_of_an_object, count);

@@ -42,8 +42,6 @@ struct ImportScenario {
     // state of one part only. All nodes wait for each other at the end of a part, and what they have learnt
     // about each other's use of files begins anew, so parts make a job slower, never faster.
     std::size_t parts = 1;
-    // Only each n-th part is simulated on all nodes, and reported.
-    std::size_t sample_every = 1;
     // The processor time of a request to a FUSE filesystem and its answer. It is part of the trace; what the
     // daemon is not asked for does not cost it.
     microseconds request{15};
