@@ -199,8 +199,9 @@ class Hosts:
 
     @staticmethod
     def tcp_only(remote_shell):
-        """Variables for launchers and MPI: only TCP between the hosts, which share a kernel but must not be taken for one
-        machine. This program reaches them (empty: the launcher's own)."""
+        """Variables for launchers and MPI: only TCP between the hosts, which this program reaches (empty: the launcher's own).
+        They share a kernel, so MPI would take them for one machine: UCX then aborts a daemon that reads the memory of one that
+        dies."""
         if is_built_with_mpich():
             agent = f"-launcher ssh -launcher-exec {remote_shell}"
             network = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"}
