@@ -126,6 +126,27 @@ std::vector<Mount> read_mounts() {
     return mountinfo ? parse_mounts(read_all(mountinfo.get())) : std::vector<Mount>();
 }
 
+std::string filesystem_root_of(std::string_view path, const std::vector<Mount>& mounts) {
+    const auto holding = [&](std::string_view place) {
+        const Mount* found = nullptr;
+        for (const Mount& mount : mounts) {
+            if (is_within(place, mount.point) && (!found || mount.point.size() >= found->point.size())) {
+                found = &mount;
+            }
+        }
+        return found;
+    };
+    const Mount* root = holding(path);
+    while (root != nullptr && root->point != "/") {
+        const Mount* above = holding(parent_path(root->point));
+        if (above == nullptr || above->device != root->device) {
+            break;
+        }
+        root = above;
+    }
+    return root != nullptr ? root->point : "/";
+}
+
 MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lost) : lost_(std::move(lost)) {
     std::unordered_set<std::int64_t> ids;
     for (const auto& mount : mounts) {

@@ -36,6 +36,9 @@ std::vector<Mount> parse_mounts(std::string_view mountinfo);
 // All mounts that this process sees, in the kernel's order: a later mount covers an earlier one.
 std::vector<Mount> read_mounts();
 
+// The highest directory on the way to `path` from which on all is on one filesystem, by the text of the path.
+std::string filesystem_root_of(std::string_view path, const std::vector<Mount>& mounts);
+
 // One state of the mount table. Immutable.
 class MountMap {
   public:

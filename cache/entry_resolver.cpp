@@ -8,7 +8,8 @@ namespace {
 Resolution resolution_of(const Listing::Entry& entry, const Object& object) {
     return {.found = ResolvedEntry{.attributes = entry.attributes,
                                    .target = std::string(entry.target),
-                                   .leads_into_trees = entry.leads_into_trees},
+                                   .leads_into_trees = entry.leads_into_trees,
+                                   .begins_filesystem = entry.begins_filesystem},
             .lasts = !object.lifetime};
 }
 

@@ -20,10 +20,15 @@ struct ResolvedEntry {
     Attributes attributes;
     std::string target;  // of a symbolic link, as the backing filesystem has it
     bool leads_into_trees = false;
+    bool begins_filesystem = false;
 
     // Without a name. Valid while this object lives.
     Listing::Entry view() const {
-        return {.name = {}, .target = target, .attributes = attributes, .leads_into_trees = leads_into_trees};
+        return {.name = {},
+                .target = target,
+                .attributes = attributes,
+                .leads_into_trees = leads_into_trees,
+                .begins_filesystem = begins_filesystem};
     }
 };
 

@@ -44,6 +44,7 @@ Listing::Listing(std::vector<NewEntry> entries, Detail detail) : detail_(detail)
         for (auto& entry : entries) {
             entry.target.clear();
             entry.leads_into_trees = false;
+            entry.begins_filesystem = false;
         }
     }
     std::size_t text_bytes = 0;
@@ -58,7 +59,8 @@ Listing::Listing(std::vector<NewEntry> entries, Detail detail) : detail_(detail)
         slots_.push_back({.text_offset = static_cast<std::uint32_t>(text_.size()),
                           .target_bytes = static_cast<std::uint16_t>(entry.target.size()),
                           .name_bytes = static_cast<std::uint8_t>(entry.name.size()),
-                          .leads_into_trees = entry.leads_into_trees});
+                          .leads_into_trees = entry.leads_into_trees,
+                          .begins_filesystem = entry.begins_filesystem});
         text_.append(entry.name).append(entry.target);
         if (has_attributes()) {
             attributes_.push_back(entry.attributes);
@@ -77,7 +79,8 @@ Listing::Entry Listing::at(std::size_t index) const {
     return {.name = name_of(slot),
             .target = {text_.data() + slot.text_offset + slot.name_bytes, slot.target_bytes},
             .attributes = has_attributes() ? attributes_[index] : type_of(inodes_[index]),
-            .leads_into_trees = slot.leads_into_trees};
+            .leads_into_trees = slot.leads_into_trees,
+            .begins_filesystem = slot.begins_filesystem};
 }
 
 std::size_t Listing::first_from(std::string_view name) const {

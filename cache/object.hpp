@@ -98,6 +98,8 @@ class Listing {
         std::string_view target;  // of a symbolic link, as the backing filesystem has it
         Attributes attributes;    // without has_attributes(): only `inode` and the type bits of `mode`
         bool leads_into_trees;    // the target is absolute and lies in a tree
+        // It lies on another filesystem than its directory: inode numbers of the two may be equal.
+        bool begins_filesystem;
     };
 
     // REQUIRES: distinct names of at most 255 bytes.
@@ -106,6 +108,7 @@ class Listing {
         std::string target;
         Attributes attributes;
         bool leads_into_trees = false;
+        bool begins_filesystem = false;
     };
     // names_only keeps only name, inode and type.
     enum class Detail : std::uint8_t { names_only, attributes };
@@ -128,7 +131,8 @@ class Listing {
         std::uint32_t text_offset = 0;
         std::uint16_t target_bytes = 0;
         std::uint8_t name_bytes = 0;
-        bool leads_into_trees = false;
+        bool leads_into_trees : 1 = false;
+        bool begins_filesystem : 1 = false;
     };
     struct InodeAndType {
         std::uint64_t inode = 0;

@@ -13,6 +13,7 @@
 
 #include "base/host_name.hpp"
 #include "base/json_text.hpp"
+#include "base/mount_table.hpp"
 #include "base/path.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
@@ -335,6 +336,8 @@ SessionOptions Node::session_options() const {
             .trees = trees_,
             .shared_file_bytes_max = options_.shared_file_bytes,
             .root = attributes_of_root(),
+            .main_filesystem =
+                trees_.roots().empty() ? "/" : filesystem_root_of(trees_.roots().front(), read_mounts()),
             .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
             .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
             .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off,

@@ -139,10 +139,12 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
         }
         const auto place = inodes_.place(inode);
         const InodeId meant = at == 0 || !place ? inode : place->parent;
-        buffer.add(name, 0, type_and_number(inodes_.inode_number(meant), S_IFDIR), at + 1);
+        const auto told = inodes_.told(meant);
+        buffer.add(name, 0, type_and_number(told ? told->number : 0, S_IFDIR), at + 1);
     }
     // Count lookups only for entries that fit: the kernel forgets only those that it received.
     std::vector<InodeId> counted;
+    const NumberSpace numbers = inodes_.numbers(inode);
     KnownAttributes known(cache_, request, directory);
     for (; at >= dot_entries && at - dot_entries < first + names.size(); ++at) {
         const std::uint64_t position = at - dot_entries;
@@ -153,14 +155,14 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
         }
         std::optional<InodeTable::Told> told;
         if (const auto whole = known.find(position, name)) {
-            told = inodes_.look_up(inode, name, attributes_told(*whole));
+            told = look_up(inode, name, *whole);
         }
         if (told) {
             counted.push_back(told->inode);
-            buffer.add(name, told->inode, to_stat(told->attributes), tag | (at + 1));
+            buffer.add(name, told->inode, to_stat(*told), tag | (at + 1));
         } else {
-            buffer.add(name, 0, type_and_number(entry.attributes.inode, entry.attributes.mode),
-                       tag | (at + 1));
+            const auto number = numbers.number(entry.attributes.inode);
+            buffer.add(name, 0, type_and_number(number, entry.attributes.mode), tag | (at + 1));
         }
     }
     const iovec piece = buffer.piece();

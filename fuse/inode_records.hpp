@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cache/object.hpp"
+#include "fuse/number_space.hpp"
 
 namespace copper {
 
@@ -41,6 +42,7 @@ class InodeRecords {
         std::uint8_t name_bytes;
         // A mark of the Version that the Listing had told when a read found another one; 0: none was found.
         std::uint16_t outdated = 0;
+        NumberSpace numbers;  // of the filesystem that it lies on
         Attributes attributes;
 
         std::string_view name() const {

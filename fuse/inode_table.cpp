@@ -70,6 +70,12 @@ bool still_means(const InodeRecords::Record& record, const Attributes& listed) {
                      version_of(listed) == version_of(known);
 }
 
+InodeTable::Told told_of(const InodeRecords::Record& record) {
+    return {.inode = record.inode,
+            .attributes = record.attributes,
+            .number = record.numbers.number(record.attributes.inode)};
+}
+
 std::uint64_t hash_of(InodeId parent, std::string_view name) {
     return std::hash<std::string_view>()(name) ^ (parent * 0x9e3779b97f4a7c15U);
 }
@@ -81,7 +87,8 @@ std::uint64_t InodeTable::State::ByName::operator()(Position position) const {
     return hash_of(record.parent, record.name());
 }
 
-InodeTable::InodeTable(const Attributes& root, std::span<std::byte> memory) : state_(memory) {
+InodeTable::InodeTable(const Attributes& root, std::span<std::byte> memory, std::string main_filesystem)
+    : state_(memory, std::move(main_filesystem)) {
     state_.lock()->restore(root);
 }
 
@@ -97,6 +104,7 @@ void InodeTable::State::restore(const Attributes& root) {
              .children = 0,
              .state = InodeState::listed,
              .name_bytes = 0,
+             .numbers = numbers_of("/"),
              .attributes = root},
             "");
     }
@@ -151,8 +159,13 @@ InodeTable::Position InodeTable::State::add(const Record& record, std::string_vi
     return position;
 }
 
+NumberSpace InodeTable::State::numbers_of(std::string root_path) const {
+    return root_path == main_filesystem ? NumberSpace::unchanged() : NumberSpace::of(std::move(root_path));
+}
+
 InodeTable::Position InodeTable::State::add_below(InodeId parent, std::string_view name, InodeState state,
-                                                  const Attributes& attributes, std::uint16_t outdated) {
+                                                  const Attributes& attributes, NumberSpace numbers,
+                                                  std::uint16_t outdated) {
     const Position position = add({.inode = records.last_inode() + 1,
                                    .parent = parent,
                                    .lookups = 0,
@@ -160,6 +173,7 @@ InodeTable::Position InodeTable::State::add_below(InodeId parent, std::string_vi
                                    .state = state,
                                    .name_bytes = 0,
                                    .outdated = outdated,
+                                   .numbers = numbers,
                                    .attributes = attributes},
                                   name);
     if (position != 0) {
@@ -258,9 +272,10 @@ InodeTable::Place InodeTable::State::place(const Record& record) const {
 }
 
 std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_view name,
-                                                    const Attributes& attributes) {
+                                                    const Attributes& attributes, Filesystem filesystem) {
     auto state = state_.lock();
-    if (state->find(parent) == 0) {
+    const Position above = state->find(parent);
+    if (above == 0) {
         return std::nullopt;
     }
     Position position = state->find(parent, name);
@@ -271,7 +286,11 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
         position = 0;
     }
     if (position == 0) {
-        position = state->add_below(parent, name, InodeState::listed, attributes);
+        const Record& directory = state->records.at(above);
+        const NumberSpace numbers = filesystem == Filesystem::of_parent
+                                        ? directory.numbers
+                                        : state->numbers_of(join_path(state->path(directory), name));
+        position = state->add_below(parent, name, InodeState::listed, attributes, numbers);
     } else if (state->records.at(position).state == InodeState::listed) {
         position = state->replace(position, attributes);
         state->records.at(position).outdated = 0;
@@ -281,7 +300,7 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
     }
     Record& record = state->records.at(position);
     InodeRecords::set_lookups(record, record.lookups + 1);
-    return Told{.inode = record.inode, .attributes = record.attributes};
+    return told_of(record);
 }
 
 InodeTable::Known InodeTable::forget(InodeId inode, std::uint64_t lookups) {
@@ -318,15 +337,21 @@ std::optional<InodeTable::Place> InodeTable::place(InodeId inode) {
     return position != 0 ? std::optional(state->place(state->records.at(position))) : std::nullopt;
 }
 
-std::optional<Attributes> InodeTable::attributes(InodeId inode) {
+std::optional<InodeTable::Told> InodeTable::told(InodeId inode) {
     auto state = state_.lock();
     const Position position = state->find(inode);
-    return position != 0 ? std::optional(state->records.at(position).attributes) : std::nullopt;
+    return position != 0 ? std::optional(told_of(state->records.at(position))) : std::nullopt;
 }
 
-std::uint64_t InodeTable::inode_number(InodeId inode) {
-    const auto known = attributes(inode);
-    return known ? known->inode : 0;
+std::optional<Attributes> InodeTable::attributes(InodeId inode) {
+    auto known = told(inode);
+    return known ? std::optional(std::move(known->attributes)) : std::nullopt;
+}
+
+NumberSpace InodeTable::numbers(InodeId directory) {
+    auto state = state_.lock();
+    const Position position = state->find(directory);
+    return position != 0 ? state->records.at(position).numbers : NumberSpace::unchanged();
 }
 
 InodeTable::Verdict InodeTable::hand_out(InodeId inode, const Attributes& attributes, Bytes bytes) {
@@ -379,6 +404,7 @@ std::optional<InodeTable::Place> InodeTable::supersede(InodeId inode, const Attr
     const Record* current = meant != 0 ? &state->records.at(meant) : nullptr;
     const InodeId current_inode = current != nullptr ? current->inode : inode;
     const std::uint16_t outdated = current != nullptr ? listed_mark(*current) : 0;
+    const NumberSpace numbers = state->records.at(meant != 0 ? meant : position).numbers;
     if (current_inode != inode && (version_of(current->attributes) == version_of(attributes) ||
                                    attributes.changed < current->attributes.changed)) {
         return place;
@@ -387,7 +413,7 @@ std::optional<InodeTable::Place> InodeTable::supersede(InodeId inode, const Attr
         state->take_name(meant);
     }
     if (state->kept < kept_max) {
-        state->add_below(place.parent, place.name, InodeState::kept, attributes, outdated);
+        state->add_below(place.parent, place.name, InodeState::kept, attributes, numbers, outdated);
     }
     state->remove_if_unused(current_inode);
     return place;

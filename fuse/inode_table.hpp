@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/guarded.hpp"
 #include "cache/object.hpp"
@@ -47,16 +48,20 @@ class InodeTable {
     static constexpr std::size_t kept_max = 65536;
 
     // Goes on with what another process has left in `memory`; otherwise `memory` is zeros.
-    InodeTable(const Attributes& root, std::span<std::byte> memory);
+    // `main_filesystem`: the root path of the filesystem whose inode numbers are told unchanged.
+    InodeTable(const Attributes& root, std::span<std::byte> memory, std::string main_filesystem = "/");
 
     struct Told {
         InodeId inode = 0;
-        Attributes attributes;  // what to tell the kernel: the inode's own ones if they are newer
+        Attributes attributes;     // what to tell the kernel: the inode's own ones if they are newer
+        std::uint64_t number = 0;  // st_ino: `attributes` have the backing filesystem's own
     };
 
     // Counts one lookup of `name` in `parent` and returns its inode, which stays the same while it is known.
     // Nothing if no memory is left, or `parent` is unknown (the kernel never asks that).
-    std::optional<Told> look_up(InodeId parent, std::string_view name, const Attributes& attributes);
+    enum class Filesystem { of_parent, own };  // Listing::Entry::begins_filesystem
+    std::optional<Told> look_up(InodeId parent, std::string_view name, const Attributes& attributes,
+                                Filesystem filesystem = Filesystem::of_parent);
 
     enum class Known { still, no_more };
     Known forget(InodeId inode, std::uint64_t lookups);
@@ -73,11 +78,12 @@ class InodeTable {
     };
     std::optional<Place> place(InodeId inode);
 
-    // The attributes that the kernel has; nothing if the inode is unknown.
+    // What the kernel has; nothing if the inode is unknown.
+    std::optional<Told> told(InodeId inode);
     std::optional<Attributes> attributes(InodeId inode);
 
-    // The backing inode number, for "." and "..".
-    std::uint64_t inode_number(InodeId inode);
+    // Of the names in this directory.
+    NumberSpace numbers(InodeId directory);
 
     enum class Bytes { some, none };
     enum class Verdict {
@@ -113,7 +119,8 @@ class InodeTable {
             std::uint64_t operator()(Position position) const;
         };
 
-        explicit State(std::span<std::byte> memory) : records(memory) {}
+        State(std::span<std::byte> memory, std::string main_filesystem)
+            : main_filesystem(std::move(main_filesystem)), records(memory) {}
         State(const State&) = delete;  // the indices point to `records`
         State& operator=(const State&) = delete;
 
@@ -124,8 +131,9 @@ class InodeTable {
         void restore(const Attributes& root);
         void index_all();
         Position add(const Record& record, std::string_view name);
+        NumberSpace numbers_of(std::string root_path) const;
         Position add_below(InodeId parent, std::string_view name, InodeState state,
-                           const Attributes& attributes, std::uint16_t outdated = 0);
+                           const Attributes& attributes, NumberSpace numbers, std::uint16_t outdated = 0);
         Position replace(Position position, const Attributes& attributes);
         void set_state(Record& record, InodeState state);
         void take_name(Position position);
@@ -134,6 +142,7 @@ class InodeTable {
         std::string path(const Record& record) const;
         Place place(const Record& record) const;
 
+        const std::string main_filesystem;
         InodeRecords records;
         RecordIndex<ByInode> by_inode{ByInode{&records}};
         RecordIndex<ByName> by_name{ByName{&records}};  // all but the nameless and the root

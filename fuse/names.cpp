@@ -19,9 +19,10 @@ timespec to_timespec(const Timestamp& stamp) {
 
 }  // namespace
 
-struct stat to_stat(const Attributes& attributes) {
+struct stat to_stat(const InodeTable::Told& told) {
+    const Attributes& attributes = told.attributes;
     struct stat st {};
-    st.st_ino = attributes.inode;
+    st.st_ino = told.number;
     st.st_mode = attributes.mode;
     st.st_nlink = attributes.links;
     st.st_uid = attributes.user;
@@ -51,7 +52,7 @@ Operations::Operations(SessionOptions options, Cache& cache, FuseCounters& count
       cache_(cache),
       counters_(counters),
       notices_(std::move(notices)),
-      inodes_(options_.root, inodes),
+      inodes_(options_.root, inodes, options_.main_filesystem),
       guesses_(cache_, options_.trees, counters_.guesses, options_.shared_file_bytes_max),
       entries_(cache_, options_.trees,
                [this](const std::string& path, Foresight foresight) { guesses_.looked_up(path, foresight); }),
@@ -73,6 +74,13 @@ Attributes Operations::attributes_told(const Listing::Entry& entry) const {
     return told;
 }
 
+std::optional<InodeTable::Told> Operations::look_up(InodeId parent, std::string_view name,
+                                                    const Listing::Entry& entry) {
+    return inodes_.look_up(
+        parent, name, attributes_told(entry),
+        entry.begins_filesystem ? InodeTable::Filesystem::own : InodeTable::Filesystem::of_parent);
+}
+
 void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
                                const Resolution& resolution) {
     const auto& found = resolution.found;
@@ -88,13 +96,12 @@ void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std:
         reply->entry(0, {}, caching);
         return;
     }
-    const ResolvedEntry& entry = **found;
-    const auto told = inodes_.look_up(parent, name, attributes_told(entry.view()));
+    const auto told = look_up(parent, name, (*found)->view());
     if (!told) {
         reply->error(ENOMEM);
         return;
     }
-    if (reply->entry(told->inode, to_stat(told->attributes), caching) == Sent::no) {
+    if (reply->entry(told->inode, to_stat(*told), caching) == Sent::no) {
         inodes_.forget(told->inode, 1);
     }
 }
@@ -135,7 +142,7 @@ void Operations::forget(InodeId inode, std::uint64_t lookups) {
 // versions.
 void Operations::getattr(ReplyPtr reply, InodeId inode) {
     ++counters_.getattr;
-    if (const auto told = inodes_.attributes(inode)) {
+    if (const auto told = inodes_.told(inode)) {
         reply->attributes(to_stat(*told));
     } else {
         reply->error(ESTALE);

@@ -91,6 +91,8 @@ class Operations {
 
     std::string target_told(const Listing::Entry& entry) const;
     Attributes attributes_told(const Listing::Entry& entry) const;
+    std::optional<InodeTable::Told> look_up(InodeId parent, std::string_view name,
+                                            const Listing::Entry& entry);
     void answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
                        const Resolution& resolution);
     // The state of a readdir.
@@ -130,7 +132,7 @@ class Operations {
     Walk walk_;
 };
 
-struct stat to_stat(const Attributes& attributes);
+struct stat to_stat(const InodeTable::Told& told);
 
 // The errno value for the kernel. Only fuse/ makes errno values.
 int to_errno(const std::error_code& error);

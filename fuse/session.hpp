@@ -29,7 +29,8 @@ struct SessionOptions {
     Trees trees;
     // Nodes do not share larger files: each node reads them itself.
     std::uint64_t shared_file_bytes_max = std::numeric_limits<std::uint64_t>::max();
-    Attributes root;  // of "/", so that the mount's root never costs a read
+    Attributes root;                    // of "/", so that the mount's root never costs a read
+    std::string main_filesystem = "/";  // the root path of the one whose inode numbers are told unchanged
     SymlinkPolicy symlinks = SymlinkPolicy::rewrite;
     Audience audience = Audience::launching_user;
     PassthroughPolicy passthrough = PassthroughPolicy::off;

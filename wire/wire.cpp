@@ -160,6 +160,16 @@ Blob finish(Builder& builder, fb::Offset<Table> root) {
     return {std::shared_ptr<const std::byte[]>(buffer, data), buffer->size()};
 }
 
+wire::Mark marks_of(const Listing::Entry& entry) {
+    const auto none = static_cast<wire::Mark>(0);
+    return (entry.leads_into_trees ? wire::Mark::leads_into_trees : none) |
+           (entry.begins_filesystem ? wire::Mark::begins_filesystem : none);
+}
+
+bool has(const wire::Slot& slot, wire::Mark mark) {
+    return (slot.marks() & mark) == mark;
+}
+
 auto to_wire(Builder& builder, const Listing& listing) {
     std::vector<wire::Slot> slots;
     slots.reserve(listing.size());
@@ -170,7 +180,7 @@ auto to_wire(Builder& builder, const Listing& listing) {
         const Listing::Entry entry = listing.at(i);
         slots.emplace_back(entry.attributes.inode, entry.attributes.mode,
                            size_of<std::uint16_t>(entry.target), size_of<std::uint8_t>(entry.name),
-                           entry.leads_into_trees);
+                           marks_of(entry));
         if (listing.has_attributes()) {
             details.push_back(to_wire(entry.attributes));
         }
@@ -311,7 +321,8 @@ std::optional<Listing> from_wire(const wire::ListingBody& body) {
                            .attributes = details != nullptr
                                              ? from_wire(*details->Get(i), slot.inode(), slot.mode())
                                              : Attributes{.inode = slot.inode(), .mode = slot.mode()},
-                           .leads_into_trees = slot.leads_into_trees()});
+                           .leads_into_trees = has(slot, wire::Mark::leads_into_trees),
+                           .begins_filesystem = has(slot, wire::Mark::begins_filesystem)});
     }
     return Listing(std::move(entries),
                    details != nullptr ? Listing::Detail::attributes : Listing::Detail::names_only);

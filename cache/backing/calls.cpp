@@ -39,6 +39,7 @@ Attributes attributes_of(const struct statx& status) {
 struct Status {
     Attributes attributes;
     std::uint64_t filesystem = 0;
+    bool is_automount_point = false;  // of a filesystem that will be mounted when it is used
 };
 
 SystemResult<Status> status_at(int directory, const std::string& name, BackingCounters& counters) {
@@ -50,7 +51,8 @@ SystemResult<Status> status_at(int directory, const std::string& name, BackingCo
         return tl::unexpected(errno);
     }
     return Status{.attributes = attributes_of(status),
-                  .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
+                  .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor),
+                  .is_automount_point = (status.stx_attributes & STATX_ATTR_AUTOMOUNT) != 0};
 }
 
 // Whether this node's clock stamps the changes on the filesystem of `file`.
@@ -106,8 +108,16 @@ SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, millisec
     return found.map([](const auto& seen) { return seen.first; });
 }
 
-SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
-                                         BackingCounters& counters) {
+SystemResult<std::uint64_t> filesystem_of(int directory) {
+    struct statx status {};
+    if (::statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) != 0) {
+        return tl::unexpected(errno);
+    }
+    return ::makedev(status.stx_dev_major, status.stx_dev_minor);
+}
+
+SystemResult<Listing::NewEntry> entry_at(int directory, std::uint64_t filesystem, std::string name,
+                                         FilesystemClocks& clocks, BackingCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
         const auto status = status_at(directory, name, counters);
@@ -115,12 +125,14 @@ SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, Filesy
             return tl::unexpected(status.error());
         }
         clocks.note(status->filesystem, status->attributes.changed);
-        if (!S_ISLNK(status->attributes.mode)) {
-            return Listing::NewEntry{std::move(name), {}, status->attributes};
-        }
-        auto target = readlink_at(directory, name, counters);
+        const auto target = S_ISLNK(status->attributes.mode) ? readlink_at(directory, name, counters)
+                                                             : SystemResult<std::string>();
         if (target) {
-            return Listing::NewEntry{std::move(name), std::move(*target), status->attributes};
+            return Listing::NewEntry{
+                .name = std::move(name),
+                .target = *target,
+                .attributes = status->attributes,
+                .begins_filesystem = status->filesystem != filesystem || status->is_automount_point};
         }
         error = target.error();
         if (error != EINVAL) {  // EINVAL: no longer a link
@@ -133,7 +145,8 @@ SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, Filesy
 Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode) {
     return {.name = std::move(name),
             .target = {},
-            .attributes = {.inode = inode, .mode = S_IFDIR | 0555U, .links = 2}};
+            .attributes = {.inode = inode, .mode = S_IFDIR | 0555U, .links = 2},
+            .begins_filesystem = true};
 }
 
 }  // namespace copper

@@ -34,9 +34,12 @@ struct Observed {
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                     BackingCounters& counters);
 
-// Like stat_at, with the target if it is a link.
-SystemResult<Listing::NewEntry> entry_at(int directory, std::string name, FilesystemClocks& clocks,
-                                         BackingCounters& counters);
+// The filesystem (st_dev) that an open directory is on. The kernel knows it: this is no operation.
+SystemResult<std::uint64_t> filesystem_of(int directory);
+
+// Like stat_at, with the target if it is a link. `filesystem`: of the directory.
+SystemResult<Listing::NewEntry> entry_at(int directory, std::uint64_t filesystem, std::string name,
+                                         FilesystemClocks& clocks, BackingCounters& counters);
 
 // The entry of a Copper mount in a Listing. Made up, because a stat of the mount could be a request to this
 // daemon.

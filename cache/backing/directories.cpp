@@ -259,6 +259,10 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     if (!opened) {
         return make_error(opened.error());
     }
+    const auto filesystem = filesystem_of(opened->fd.get());
+    if (!filesystem) {
+        return make_error(filesystem.error());
+    }
     const auto mounts = opened->mounts->obstacles_in(opened->path);
     const auto is_mount = [&](std::string_view name) {
         return std::any_of(mounts.begin(), mounts.end(),
@@ -269,7 +273,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
         const Listing::Entry& known = names->names[i];
         const std::string name(known.name);
         entries[i] = is_mount(name) ? copper_mount_entry(name, known.attributes.inode)
-                                    : entry_at(opened->fd.get(), name, clocks_, counters);
+                                    : entry_at(opened->fd.get(), *filesystem, name, clocks_, counters);
     });
     std::size_t bytes = 0;
     for (auto& entry : entries) {

@@ -69,7 +69,9 @@ ObjectPtr PosixBacking::read_entry(const std::string& path) {
         return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
                                                               : make_absent();
     }
-    auto entry = entry_at(parent->fd.get(), name, clocks_, counters);
+    const auto filesystem = filesystem_of(parent->fd.get());
+    auto entry = filesystem ? entry_at(parent->fd.get(), *filesystem, name, clocks_, counters)
+                            : tl::unexpected(filesystem.error());
     if (!entry) {
         return entry.error() == ENOENT ? make_absent() : make_error(entry.error());
     }

@@ -99,7 +99,7 @@ bool equal(const Listing& a, const Listing& b) {
         const auto x = a.at(i);
         const auto y = b.at(i);
         equal = x.name == y.name && x.target == y.target && x.attributes == y.attributes &&
-                x.leads_into_trees == y.leads_into_trees;
+                x.leads_into_trees == y.leads_into_trees && x.begins_filesystem == y.begins_filesystem;
     }
     return equal;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -64,6 +65,41 @@ TEST_F(InodeTableTest, IgnoresTooManyForgetsAndTheRoots) {
     table.forget(root_inode, 1);
     EXPECT_EQ(table.path(root_inode), "/");
     EXPECT_EQ(table.size(), 1U);
+}
+
+TEST_F(InodeTableTest, TellsNumbersOfTwoFilesystemsApart) {
+    InodeTable numbered(directory(), LastingMemory::make().value().inodes(), "/a");
+    const auto mount = [&](InodeId parent, std::string_view name) {
+        return numbered.look_up(parent, name, directory(), InodeTable::Filesystem::own)->inode;
+    };
+    const InodeId a = mount(root_inode, "a");
+    const InodeId b = mount(root_inode, "b");
+    const InodeId inner = mount(a, "b");
+    const auto number = [&](InodeId parent, std::string_view name) {
+        return numbered.look_up(parent, name, file(1))->number;
+    };
+    EXPECT_EQ(number(a, "f"), file(1).inode) << "the main filesystem keeps its numbers";
+    const std::set<std::uint64_t> numbers = {number(root_inode, "f"), number(a, "f"), number(b, "f"),
+                                             number(inner, "f")};
+    EXPECT_EQ(numbers.size(), 4U);
+    EXPECT_EQ(number(b, "hard link"), number(b, "f"));
+    EXPECT_EQ(numbered.numbers(b).number(file(1).inode), number(b, "f")) << "as a listing tells it";
+    const auto told = numbered.look_up(b, "f", file(1));
+    EXPECT_EQ(numbered.told(told->inode)->number, told->number);
+    EXPECT_EQ(numbered.attributes(told->inode), file(1)) << "versions compare the backing number";
+    numbered.hand_out(told->inode, file(1), InodeTable::Bytes::some);
+    numbered.supersede(told->inode, file(2));
+    EXPECT_EQ(number(b, "f"), told->number) << "a changed file stays on its filesystem";
+}
+
+TEST(NumberSpaceTest, NoNumberIsZero) {
+    const NumberSpace numbers = NumberSpace::of("/b");
+    const std::uint64_t mask = numbers.number(0);
+    EXPECT_NE(mask, 0U);
+    EXPECT_LT(mask, std::uint64_t{1} << 53);
+    EXPECT_EQ(numbers.number(mask), mask);
+    EXPECT_EQ(numbers.number(mask + 1), (mask + 1) ^ mask);
+    EXPECT_EQ(NumberSpace::unchanged().number(7), 7U);
 }
 
 TEST_F(InodeTableTest, RefusesANameInAnUnknownDirectory) {

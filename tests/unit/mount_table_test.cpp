@@ -51,6 +51,20 @@ TEST(MountTable, LeavesOutWhatItDoesNotUnderstand) {
     EXPECT_EQ(parse_mounts("1 2 3:4 / /a\\04 rw - ext4 x rw").at(0).point, "/a\\04");
 }
 
+TEST(MountTable, KnowsWhereAFilesystemBegins) {
+    const auto mounts = parse_mounts(
+        "1 0 8:1 / / rw - ext4 x rw\n"
+        "2 1 0:5 / /lustre rw - lustre x rw\n"
+        "3 2 0:5 /a /lustre/bound rw - lustre x rw\n"
+        "4 2 0:6 / /lustre/inner rw - nfs x rw\n");
+    EXPECT_EQ(filesystem_root_of("/usr/lib", mounts), "/");
+    EXPECT_EQ(filesystem_root_of("/lustre", mounts), "/lustre");
+    EXPECT_EQ(filesystem_root_of("/lustre2/a", mounts), "/");
+    EXPECT_EQ(filesystem_root_of("/lustre/inner/x", mounts), "/lustre/inner");
+    EXPECT_EQ(filesystem_root_of("/lustre/bound/x", mounts), "/lustre") << "the same filesystem goes on";
+    EXPECT_EQ(filesystem_root_of("/lustre", {}), "/");
+}
+
 TEST(MountTable, KnowsWhereNotToWalk) {
     const MountMap map(parse_mounts(table));
     const auto kind = [&](std::string_view path) {

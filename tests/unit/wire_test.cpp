@@ -49,12 +49,13 @@ ObjectPtr listing_of(std::vector<Listing::NewEntry> entries,
 }
 
 ObjectPtr some_listing() {
-    return listing_of({{.name = "alpha", .target = "", .attributes = attributes(1)},
-                       {.name = any_bytes,
-                        .target = "/" + any_bytes,
-                        .attributes = attributes(2),
-                        .leads_into_trees = true},
-                       {.name = "omega", .target = "", .attributes = attributes(3)}});
+    return listing_of(
+        {{.name = "alpha", .target = "", .attributes = attributes(1)},
+         {.name = any_bytes,
+          .target = "/" + any_bytes,
+          .attributes = attributes(2),
+          .leads_into_trees = true},
+         {.name = "omega", .target = "", .attributes = attributes(3), .begins_filesystem = true}});
 }
 
 // With all its names.
@@ -230,6 +231,7 @@ void expect_equal(const Listing& a, const Listing& b) {
         ASSERT_EQ(a.at(i).name, b.at(i).name);
         ASSERT_EQ(a.at(i).target, b.at(i).target);
         ASSERT_EQ(a.at(i).leads_into_trees, b.at(i).leads_into_trees);
+        ASSERT_EQ(a.at(i).begins_filesystem, b.at(i).begins_filesystem);
         ASSERT_EQ(a.at(i).attributes, b.at(i).attributes);
     }
 }
