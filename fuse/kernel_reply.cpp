@@ -1,5 +1,6 @@
 #include "fuse/kernel_reply.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 
@@ -24,10 +25,13 @@ RequestSlots::Lease SlotInHand::take_over() {
     return in_hand != nullptr ? std::move(*in_hand) : RequestSlots::Lease();
 }
 
-class KernelReply final : public Reply {
+class KernelReply final : public Reply, public std::enable_shared_from_this<KernelReply> {
   public:
     KernelReply(fuse_req_t request, std::shared_ptr<PendingReplies> pending)
-        : request_(request), slot_(SlotInHand::take_over()), pending_(std::move(pending)) {}
+        : request_(request),
+          slot_(SlotInHand::take_over()),
+          asker_(slot_.is_empty() ? Asker() : asker_of(slot_.bytes())),
+          pending_(std::move(pending)) {}
 
     ~KernelReply() override {
         const bool session_is_open = begin();
@@ -99,6 +103,8 @@ class KernelReply final : public Reply {
         }
     }
 
+    const Asker& asker() const { return asker_; }
+
     bool begin() override { return pending_->begin(); }
     void end() override { pending_->end(); }
 
@@ -118,6 +124,7 @@ class KernelReply final : public Reply {
 
     std::atomic<fuse_req_t> request_;
     RequestSlots::Lease slot_;  // for the thread that takes the request
+    const Asker asker_;
     const std::shared_ptr<PendingReplies> pending_;
 };
 
@@ -125,6 +132,27 @@ ReplyPtr PendingReplies::enter(fuse_req_t request) {
     auto reply = std::make_shared<KernelReply>(request, shared_from_this());
     state_.lock()->waiting.insert(reply.get());
     return reply;
+}
+
+// Nothing if it has been answered, too: then its Reply is being destroyed.
+std::shared_ptr<KernelReply> PendingReplies::find(std::uint64_t request) {
+    auto state = state_.lock();
+    const auto found = std::find_if(state->waiting.begin(), state->waiting.end(),
+                                    [&](const auto* reply) { return reply->asker().request == request; });
+    return found != state->waiting.end() ? (*found)->weak_from_this().lock() : nullptr;
+}
+
+std::optional<pid_t> PendingReplies::waiter(std::uint64_t request) {
+    const auto reply = find(request);
+    return reply != nullptr ? std::optional(reply->asker().thread) : std::nullopt;
+}
+
+void PendingReplies::interrupt(std::uint64_t request) {
+    const auto reply = find(request);
+    if (reply != nullptr && reply->begin()) {
+        reply->error(EINTR);
+        reply->end();
+    }
 }
 
 bool PendingReplies::begin() {

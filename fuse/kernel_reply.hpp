@@ -2,7 +2,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 
 #include "base/guarded.hpp"
@@ -38,11 +40,17 @@ class PendingReplies : public std::enable_shared_from_this<PendingReplies> {
     ReplyPtr enter(fuse_req_t request);
     void close();
 
+    // The thread that waits for the answer to this request (Asker); nothing if none does.
+    std::optional<pid_t> waiter(std::uint64_t request);
+    // Answers the request with EINTR, if it still waits.
+    void interrupt(std::uint64_t request);
+
   private:
     friend class KernelReply;
     bool begin();
     void end();
     void leave(KernelReply* reply);
+    std::shared_ptr<KernelReply> find(std::uint64_t request);
 
     struct State {
         std::unordered_set<KernelReply*> waiting;

@@ -23,6 +23,19 @@ bool is_init(std::span<const std::byte> request) {
     return reinterpret_cast<const fuse_in_header*>(request.data())->opcode == FUSE_INIT;
 }
 
+std::optional<std::uint64_t> interrupted_by(std::span<const std::byte> request) {
+    const auto* header = reinterpret_cast<const fuse_in_header*>(request.data());
+    if (header->opcode != FUSE_INTERRUPT || request.size() < sizeof(*header) + sizeof(fuse_interrupt_in)) {
+        return std::nullopt;
+    }
+    return reinterpret_cast<const fuse_interrupt_in*>(header + 1)->unique;
+}
+
+Asker asker_of(std::span<const std::byte> request) {
+    const auto* header = reinterpret_cast<const fuse_in_header*>(request.data());
+    return {.request = header->unique, .thread = static_cast<pid_t>(header->pid)};
+}
+
 RequestSlots::Lease::~Lease() {
     if (slots_ != nullptr) {
         slots_->give_back(index_);

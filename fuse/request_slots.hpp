@@ -1,6 +1,8 @@
 // The requests that were taken from the kernel and not answered yet, in memory that outlives the process.
 #pragma once
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +39,7 @@ class RequestSlots {
         }
         ~Lease();
         std::span<std::byte> bytes() const { return slots_->slot(index_); }
+        bool is_empty() const { return slots_ == nullptr; }
 
       private:
         friend class RequestSlots;
@@ -73,5 +76,14 @@ class RequestSlots {
 // The size of the request in a slot; 0: none.
 std::size_t request_bytes(std::span<const std::byte> slot);
 bool is_init(std::span<const std::byte> request);
+// For INTERRUPT: the number of the request that is meant.
+std::optional<std::uint64_t> interrupted_by(std::span<const std::byte> request);
+
+// Who waits for an answer, and to which request. The kernel numbers the requests of a connection.
+struct Asker {
+    std::uint64_t request = 0;
+    pid_t thread = 0;  // in the daemon's pid namespace; 0: in none of its
+};
+Asker asker_of(std::span<const std::byte> request);
 
 }  // namespace copper

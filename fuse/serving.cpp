@@ -15,8 +15,13 @@ constexpr std::size_t longest_request_bytes = extent_bytes + (64U << 10);
 
 }  // namespace
 
-Serving::Serving(Connection& connection, LastingMemory& memory, FuseCounters& counters)
-    : connection_(connection), memory_(memory), counters_(counters), slots_(memory.requests()) {}
+Serving::Serving(Connection& connection, LastingMemory& memory, FuseCounters& counters,
+                 Interrupts& interrupts)
+    : connection_(connection),
+      memory_(memory),
+      counters_(counters),
+      interrupts_(interrupts),
+      slots_(memory.requests()) {}
 
 std::optional<std::string> Serving::resume(const UniqueFd& device) {
     const auto find_init = [this] {
@@ -50,6 +55,10 @@ bool Serving::take_request(std::span<std::byte> rest) {
         return size.has_value();
     }
     ++counters_.requests;
+    if (const auto interrupted = interrupted_by(bytes.first(std::min(*size, bytes.size())))) {
+        interrupts_.note(*interrupted);
+        return true;
+    }
     if (*size <= bytes.size()) {
         process(std::move(*slot), bytes.first(*size));
         return true;
@@ -71,6 +80,7 @@ void Serving::process(RequestSlots::Lease slot, std::span<std::byte> request) {
 
 void Serving::process_unanswered(RequestSlots::Lease slot) {
     const auto bytes = slot.bytes();
+    interrupts_.note(asker_of(bytes).request);  // perhaps: the previous process may have heard of it
     process(std::move(slot), bytes.first(request_bytes(bytes)));
 }
 

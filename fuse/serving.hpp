@@ -12,6 +12,7 @@
 #include "base/guarded.hpp"
 #include "fuse/connection.hpp"
 #include "fuse/counters.hpp"
+#include "fuse/interrupts.hpp"
 #include "fuse/lasting_memory.hpp"
 #include "fuse/request_slots.hpp"
 
@@ -23,7 +24,7 @@ namespace copper {
 class Serving {
   public:
     // All of these must outlive this object.
-    Serving(Connection& connection, LastingMemory& memory, FuseCounters& counters);
+    Serving(Connection& connection, LastingMemory& memory, FuseCounters& counters, Interrupts& interrupts);
 
     // Goes on with the memory and the `device` of another process. Call it before run().
     std::optional<std::string> resume(const UniqueFd& device);
@@ -45,6 +46,7 @@ class Serving {
     Connection& connection_;
     LastingMemory& memory_;
     FuseCounters& counters_;
+    Interrupts& interrupts_;
     RequestSlots slots_;
     std::vector<RequestSlots::Lease> unanswered_;  // left by the previous process, until run()
     Guarded<bool> ended_{false};

@@ -9,6 +9,7 @@
 
 #include "fuse/connection.hpp"
 #include "fuse/dispatch.hpp"
+#include "fuse/interrupts.hpp"
 #include "fuse/kernel_passthrough.hpp"
 #include "fuse/mount_point.hpp"
 #include "fuse/notifier.hpp"
@@ -26,6 +27,7 @@ class KernelSession final : public Session {
           threads_(std::max<std::size_t>(options.threads, 1)),
           cache_(cache),
           pending_(std::make_shared<PendingReplies>()),
+          interrupts_(*pending_),
           operations_(
               options, cache, counters,
               {.attributes = [this](InodeId inode) { notifier_.attributes(inode); },
@@ -38,7 +40,7 @@ class KernelSession final : public Session {
                   .passthrough = options.passthrough,
                   .audience = options.audience},
           connection_(options, served_),
-          serving_(connection_, memory_, counters),
+          serving_(connection_, memory_, counters, interrupts_),
           notifier_(connection_.session()) {}
 
     ~KernelSession() override {
@@ -70,6 +72,7 @@ class KernelSession final : public Session {
     const std::size_t threads_;
     Cache& cache_;
     const std::shared_ptr<PendingReplies> pending_;
+    Interrupts interrupts_;
     Operations operations_;
     Served served_;
     Connection connection_;

@@ -1,0 +1,84 @@
+"""A filesystem that does not answer: what waits for it can be killed, and what is not killed gets its bytes."""
+
+import mmap
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+from copper import state_of, wait_until
+from slow_mounted import SlowTestCase
+
+# Much longer than it takes (0.1 s), and much shorter than the deadlines for which a program would wait otherwise.
+SECONDS_MAX = 20
+
+READS = "import sys; open(sys.argv[1], 'rb').read()"
+LOOKS_UP = "import os, sys; os.stat(sys.argv[1])"
+LISTS = "import os, sys; os.listdir(os.path.dirname(sys.argv[1]))"
+# Signals come all the time, and the program handles them.
+IS_DISTURBED = """
+import mmap, signal, sys
+def handler(*_):
+    global count
+    count += 1
+count = 0
+signal.signal(signal.SIGALRM, handler)
+with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    print("begins", flush=True)
+    content = mapped[:]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+sys.stdout.buffer.write(content)
+"""
+
+
+class HungFilesystem(SlowTestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.source = cls.make_directory()
+        os.mkdir(f"{cls.source}/directory")
+        cls.content = os.urandom(3 * mmap.PAGESIZE)
+        for name in ("file", "directory/file"):
+            pathlib.Path(cls.source, name).write_bytes(cls.content)
+
+    def setUp(self):
+        super().setUp()
+        slow = self.serve()
+        original = slow.mount()
+        self.client = slow.clients[0].pid
+        job = self.launch(nodes=2, trees=[original])
+        self.shown = job.mirrored(1, original)
+
+    def hang(self):
+        os.kill(self.client, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.client, signal.SIGCONT)
+
+    def start_waiting(self, program, path):
+        process = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_waiting_programs_can_be_killed(self):
+        os.stat(f"{self.shown}/file")
+        self.hang()
+        for program, path in ((READS, "file"), (LOOKS_UP, "directory/file"), (LISTS, "directory/file")):
+            for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGQUIT):
+                process = self.start_waiting(program, f"{self.shown}/{path}")
+                wait_until(lambda pid=process.pid: state_of(pid) == "S" or state_of(pid) == "D", SECONDS_MAX, "a wait")
+                process.send_signal(number)
+                self.assertEqual(-number, process.wait(SECONDS_MAX), (program, number))
+
+    def test_handled_signals_disturb_no_answer(self):
+        os.stat(f"{self.shown}/file")
+        self.hang()
+        process = self.start_waiting(IS_DISTURBED, f"{self.shown}/file")
+        self.assertEqual(b"begins\n", process.stdout.readline())
+        wait_until(lambda: state_of(process.pid) == "D", SECONDS_MAX, "a wait that was interrupted")
+        os.kill(self.client, signal.SIGCONT)
+        content, errors = process.communicate(timeout=SECONDS_MAX)
+        self.assertEqual((0, self.content, b""), (process.returncode, content, errors))
