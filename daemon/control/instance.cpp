@@ -186,6 +186,10 @@ std::string stop_command(const std::string& mount, StopSpan span) {
            "'";
 }
 
+bool are_different_jobs(const std::string& one, const std::string& other) {
+    return !one.empty() && !other.empty() && one != other;
+}
+
 std::string already_served(const InstanceRecord& served, const std::string& batch_job) {
     const std::string text = served.mount + ": already served, by process " + std::to_string(served.pid);
     return served.batch_job.empty() || served.batch_job == batch_job

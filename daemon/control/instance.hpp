@@ -78,6 +78,10 @@ std::string mount_flag(const std::string& mount);
 enum class StopSpan { job, this_node };
 std::string stop_command(const std::string& mount, StopSpan span = StopSpan::job);
 
+// The rule for every command that uses, changes or ends a mirror: a mirror serves its own batch job and no
+// other. A process that names no job may be in any: ssh passes no variables of the batch system on.
+bool are_different_jobs(const std::string& one, const std::string& other);
+
 // The error for who wants to serve the mount that `served` serves; `batch_job` is that of the former.
 std::string already_served(const InstanceRecord& served, const std::string& batch_job);
 

@@ -85,6 +85,15 @@ TEST(Instance, AMountHasOneLiveInstance) {
     EXPECT_TRUE(Instance::claim(record));
 }
 
+TEST(Instance, JobsDifferIfBothAreNamed) {
+    EXPECT_TRUE(are_different_jobs("17.server", "18.server"));
+    EXPECT_TRUE(are_different_jobs("17[1].server", "17[2].server"));
+    EXPECT_FALSE(are_different_jobs("17.server", "17.server"));
+    EXPECT_FALSE(are_different_jobs("17.server", ""));
+    EXPECT_FALSE(are_different_jobs("", "17.server"));
+    EXPECT_FALSE(are_different_jobs("", ""));
+}
+
 TEST(Instance, WhatAKilledDaemonLeftIsTakenOver) {
     InstanceRecord record = a_record("d");
     const pid_t child = ::fork();

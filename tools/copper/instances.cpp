@@ -1,5 +1,7 @@
 #include "tools/copper/instances.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -55,6 +57,27 @@ std::vector<Found> instances_named(const std::string& mount, uid_t user) {
         return local_node(a.record.mount, mount) < local_node(b.record.mount, mount);
     });
     return found;
+}
+
+Result<void> check_job(const InstanceRecord& record) {
+    const auto own = batch_job_id();
+    if (!are_different_jobs(own, record.batch_job)) {
+        return {};
+    }
+    return failed(record.mount + " is the mirror of job " + record.batch_job + ", not of this job (" + own +
+                  "), and its files may be older: launch one for this job. 'copper launch' ends that of a "
+                  "job that is over, and otherwise says what to do");
+}
+
+void warn_of_other_job(const std::string& mount) {
+    const auto own = batch_job_id();
+    for (const auto& [directory, record] : instances_named(mount, ::getuid())) {
+        if (are_different_jobs(own, record.batch_job)) {
+            say("warning: " + record.mount + " is the mirror of job " + record.batch_job +
+                ", not of this job (" + own + ")");
+            return;
+        }
+    }
 }
 
 tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command) {

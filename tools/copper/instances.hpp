@@ -32,6 +32,11 @@ struct Found {
 // The instances that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
 std::vector<Found> instances_named(const std::string& mount, uid_t user);
 
+// For each command that uses a mirror: fails if that serves another batch job than this process's. Commands
+// that only look warn instead.
+Result<void> check_job(const InstanceRecord& record);
+void warn_of_other_job(const std::string& mount);
+
 // A command of the user that works only where a daemon is.
 struct Needy {
     std::string name;            // "run"

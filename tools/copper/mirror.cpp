@@ -84,7 +84,7 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options, const Need
             return failed(record.mount + ": its daemon is gone (clear the mount with " +
                           stop_command(*mount) + ")");
         }
-        return record;
+        return check_job(record).map([&] { return record; });
     }
     if (!found.empty()) {
         return misused("--node " + std::to_string(options.node) + ": " + *mount +

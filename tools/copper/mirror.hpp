@@ -32,7 +32,8 @@ void add_mirror_options(CLI::App& command, MirrorOptions& options);
 void add_environment_options(CLI::App& command, MirrorOptions& options);
 
 inline const Needy run_command{.name = "run", .arguments = "-- ...", .on_every_node = true};
-// The running daemon on this node that the options name. Elsewhere, the failure names `command`.
+// The running daemon on this node that the options name, for use: fails if it serves another batch job.
+// Elsewhere, the failure names `command`.
 Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command = run_command);
 
 // The variables that send a program through the mirror, and the mirror itself. They come from the daemon's

@@ -45,6 +45,9 @@ Result<json> ask_first_node(const std::string& mount, const std::string& path) {
     }
     std::string reason;
     for (const auto& instance : found) {
+        if (auto checked = check_job(instance.record); !checked) {
+            return tl::make_unexpected(std::move(checked.error()));
+        }
         if (instance.record.is_alone || !is_running(instance.record.pid, instance.record.pid_started)) {
             reason = instance.record.mount + ": its daemon was lost, and this node reads alone";
             continue;

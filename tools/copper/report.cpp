@@ -44,6 +44,7 @@ Result<json> live_statistics(const std::string& flag) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
+    warn_of_other_job(*mount);
     return ask_sum(*mount, reported_paths, "report").map([](const JobStatistics& job) {
         return statistics_json({.job = job.job, .nodes = job.lost}, job, job.sum);
     });

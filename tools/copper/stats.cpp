@@ -63,6 +63,7 @@ Result<void> print_stats(const StatsOptions& options) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
+    warn_of_other_job(*mount);
     if (options.json || options.nodes || options.node) {
         return print_nodes(options, *mount);
     }

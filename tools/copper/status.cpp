@@ -122,6 +122,7 @@ Result<void> print_nodes(const std::string& mount, bool as_json) {
 
 Result<void> print_status(const StatusOptions& options) {
     return mount_named(options.mount).and_then([&](const std::string& mount) {
+        warn_of_other_job(mount);
         return options.nodes || options.json ? print_nodes(mount, options.json) : print_summary(mount);
     });
 }

@@ -232,6 +232,7 @@ Result<void> show_top(const TopOptions& options) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
+    warn_of_other_job(*mount);
     return take_sample(*mount).and_then([&](Sample first) {
         return options.once ? print_once(*mount, std::move(first)) : watch(*mount, std::move(first));
     });
