@@ -224,6 +224,7 @@ int Node::run() {
     if (start_error_.empty()) {
         if (auto started = succession_ ? take_over() : start(); !started) {
             start_error_ = started.error();
+            occupant_ = read_instance(instance_directory(::geteuid(), options_.mount));
         }
     }
     if (start_error_.empty()) {
@@ -517,7 +518,10 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
 
 std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == ready_verb) {
-        return to_text({.error = start_error_});
+        return to_text({.error = start_error_,
+                        .batch_job = occupant_ ? occupant_->batch_job : "",
+                        .launch = occupant_ ? occupant_->launch : "",
+                        .is_served = occupant_ && is_running(*occupant_)});
     }
     if (verb == begin_verb) {
         outlived_ = static_cast<bool>(supervisor_);

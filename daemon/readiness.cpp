@@ -20,16 +20,29 @@ void print_line(const std::string& line) {
     std::fflush(stdout);
 }
 
+void add_occupant(json& node, const ReadyAnswer& answer) {
+    if (!answer.batch_job.empty()) {
+        node.update(
+            {{"batch_job", answer.batch_job}, {"launch", answer.launch}, {"is_served", answer.is_served}});
+    }
+}
+
 ReadyAnswer read_answer(const std::string& text) {
-    const auto answer = read_json(
-        text, [](const json& read) { return ReadyAnswer{.error = read.at("error").get<std::string>()}; });
+    const auto answer = read_json(text, [](const json& read) {
+        return ReadyAnswer{.error = read.at("error").get<std::string>(),
+                           .batch_job = read.value("batch_job", ""),
+                           .launch = read.value("launch", ""),
+                           .is_served = read.value("is_served", false)};
+    });
     return answer.value_or(ReadyAnswer{.error = "its answer is malformed"});
 }
 
 }  // namespace
 
 std::string to_text(const ReadyAnswer& answer) {
-    return json_line({{"error", answer.error}});
+    json text = {{"error", answer.error}};
+    add_occupant(text, answer);
+    return json_line(text);
 }
 
 ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look,
@@ -41,6 +54,7 @@ ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Lo
         answered.insert(part.rank.value);
         if (!answer.error.empty()) {
             failed.push_back({{"host", name_of(part.rank)}, {"reason", answer.error}});
+            add_occupant(failed.back(), answer);
         }
     }
     auto missing = json::array();

@@ -18,6 +18,10 @@ inline constexpr const char* begin_verb = "begin";
 // A node's answer to the verb "ready".
 struct ReadyAnswer {
     std::string error;  // empty: the node serves
+    // If there is an error: the batch job and the launch whose mirror has the mount, alive or dead.
+    std::string batch_job = {};
+    std::string launch = {};
+    bool is_served = false;  // by a live daemon of that launch
 };
 std::string to_text(const ReadyAnswer& answer);
 

@@ -186,6 +186,10 @@ std::string stop_command(const std::string& mount, StopSpan span) {
            "'";
 }
 
+std::string stop_command_for(const std::string& batch_job, const std::string& mount) {
+    return "'copper stop --batch-job " + shell_quote(batch_job) + mount_flag(mount) + "'";
+}
+
 bool are_different_jobs(const std::string& one, const std::string& other) {
     return !one.empty() && !other.empty() && one != other;
 }
@@ -194,7 +198,10 @@ std::string already_served(const InstanceRecord& served, const std::string& batc
     const std::string text = served.mount + ": already served, by process " + std::to_string(served.pid);
     return served.batch_job.empty() || served.batch_job == batch_job
                ? text + "; end it with " + stop_command(served.mount)
-               : text + ", for job " + served.batch_job + "; give this job another place with --mount";
+               : text + ", for job " + served.batch_job +
+                     "; give this job another place with --create-mount --mount DIR (and COPPER_MOUNT=DIR "
+                     "for the other commands), or end that mirror with " +
+                     stop_command_for(served.batch_job, served.mount);
 }
 
 std::string to_text(const InstanceRecord& record) {

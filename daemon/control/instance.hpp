@@ -77,12 +77,14 @@ std::string mount_flag(const std::string& mount);
 // node only.
 enum class StopSpan { job, this_node };
 std::string stop_command(const std::string& mount, StopSpan span = StopSpan::job);
+// The same for the mirror of another batch job, from any job.
+std::string stop_command_for(const std::string& batch_job, const std::string& mount);
 
 // The rule for every command that uses, changes or ends a mirror: a mirror serves its own batch job and no
 // other. A process that names no job may be in any: ssh passes no variables of the batch system on.
 bool are_different_jobs(const std::string& one, const std::string& other);
 
-// The error for who wants to serve the mount that `served` serves; `batch_job` is that of the former.
+// The error for a launch whose mount is taken by `served`; `batch_job`: the new launch's job.
 std::string already_served(const InstanceRecord& served, const std::string& batch_job);
 
 // Checks that /tmp has room for the files of a daemon and its MPI. Errors say what to do.

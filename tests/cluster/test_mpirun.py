@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import time
 import unittest
@@ -406,6 +407,39 @@ class SharedNode(ClusterTestCase):
         self.assertEqual(0, sum(self.stats()["totals"]["fallbacks"].values()))
         done = self.hosts.run("cn1", "copper", "stop", PBS_JOBID="1.server")
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.check_nothing_left()
+
+    def test_the_first_job_is_over(self):
+        """It was deleted by force: its launcher is gone, and its daemons still serve, one of them outside of the second job. That
+        starts where the first was not."""
+        data = f"{self.hosts.directory}/data"
+        os.mkdir(data)
+        file = f"{data}/value"
+        self.hosts.write("data/value", "1\n")
+        done = self.launch(["cn0", "cn1"], "--tree", data, environment={"PBS_JOBID": "1.server"})
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        kill_all(self.hosts.processes(*LAUNCHERS))
+        for host in ("cn0", "cn1"):
+            self.assertEqual("1\n", self.hosts.check(host, "cat", MOUNT + file))
+        self.hosts.write("data/value", "2\n")
+        # Stands in for PBS, which has forgotten the job.
+        qstat = pathlib.Path(self.hosts.directory, "pbs/bin/qstat")
+        qstat.parent.mkdir(parents=True)
+        qstat.write_text("#!/bin/sh\necho qstat: Unknown Job Id $2 >&2\nexit 153\n", encoding="utf-8")
+        qstat.chmod(0o755)
+        self.hosts.write("pbs.conf", f"PBS_EXEC={self.hosts.directory}/pbs\n")
+        second = {"PBS_JOBID": "2.server", "PBS_CONF_FILE": f"{self.hosts.directory}/pbs.conf"}
+        done = self.hosts.run("cn1", "copper", "run", "--", "cat", file, **second)
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        done = self.launch(["cn2", "cn1"], "--tree", data, environment=second, host="cn2")
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertIn("job 1.server is over: ending its mirror", done.stderr)
+        for host in ("cn2", "cn1"):
+            self.assertEqual("2\n", self.hosts.check(host, "copper", "run", "--", "cat", MOUNT + file, **second))
+        # Its daemons had lost each other with their launcher.
+        self.assertIn("job 1.server is over", self.hosts.check("cn0", "copper", "stop", "--local", **second))
+        self.assertEqual([], list(self.hosts.processes_on("cn0", "copperd", "copperd-superv")))
+        self.hosts.check("cn1", "copper", "stop", **second)
         self.check_nothing_left()
 
     def test_both_jobs_serve(self):

@@ -1,19 +1,41 @@
 """A mirror serves its own batch job. A later job of the same user, with the same mount, never reads the snapshot of another
 one: that of a job that is over is ended, and beside that of a live job nothing uses it, and the job is told."""
 
+import os
 import pathlib
+import signal
 import unittest
 
-from copper import clean_environment
+from copper import clean_environment, kill_all, mounts_below, wait_until
 from mounted import MountTestCase
 
 FIRST = "1.server"
 SECOND = "2.server"
 
+# Stands in for the batch system: says of a job what the file of its name holds.
+QSTAT = """#!/bin/sh
+case $(cat "{directory}/$2" 2>/dev/null) in
+    alive) printf 'Job Id: %s\\n    job_state = R\\n' "$2" ;;
+    over) echo "qstat: Unknown Job Id $2" >&2; exit 153 ;;
+    *) echo 'qstat: cannot connect to server' >&2; exit 255 ;;
+esac
+"""
+
+
 class OtherJobTestCase(MountTestCase):
     def setUp(self):
         self.tree = self.make_directory()
+        self.batch = self.make_directory()
+        program = pathlib.Path(self.batch, "bin/qstat")
+        program.parent.mkdir()
+        program.write_text(QSTAT.format(directory=self.batch), encoding="utf-8")
+        program.chmod(0o755)
         self.value = f"{self.tree}/value"
+
+    def environment_of(self, job):
+        environment = clean_environment(PBS_JOBID=job, PBS_CONF_FILE="/dev/null")
+        environment["PATH"] = f"{self.batch}/bin:{environment['PATH']}"
+        return environment
 
     def launch_first(self, nodes=1):
         """Job 1 reads the file. Then the file changes."""
@@ -23,14 +45,30 @@ class OtherJobTestCase(MountTestCase):
             self.assertEqual("1\n", pathlib.Path(self.job.mirrored(node, self.value)).read_text(encoding="utf-8"))
         pathlib.Path(self.value).write_text("2\n", encoding="utf-8")
 
+    def says_of_first(self, life):
+        pathlib.Path(self.batch, FIRST).write_text(life, encoding="utf-8")
+
     def second(self, *words, code=0):
         """What a command of job 2 prints on standard output and error."""
-        done = self.job.command(*words[:1], "--mount", self.job.mount, *words[1:], environment=clean_environment(PBS_JOBID=SECOND))
+        done = self.job.command(*words[:1], "--mount", self.job.mount, *words[1:], environment=self.environment_of(SECOND))
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return done.stdout, done.stderr
 
     def launch_second(self, nodes=1, code=0):
         return self.second("launch", "--local", str(nodes), "--tree", self.tree, code=code)
+
+    def processes_of_first(self):
+        return {pid for pid, words in self.job.own_processes().items() if f"--batch-job={FIRST}" in words}
+
+    def check_first_serves(self):
+        with open(self.job.mirrored(0, self.value), encoding="utf-8") as file:
+            self.assertEqual("1\n", file.read())
+
+    def check_second_serves(self, nodes=1):
+        for node in range(nodes):
+            self.assertEqual("2\n", self.second("run", "--node", str(node), "--", "cat", self.job.mirrored(node, self.value))[0])
+        self.assertEqual(set(), self.processes_of_first())
+        self.second("stop")
 
 
 class OtherJob(OtherJobTestCase):
@@ -44,10 +82,22 @@ class OtherJob(OtherJobTestCase):
                 self.assertRegex(wrong, f"^copper: {self.job.root(0)} is the mirror of job {FIRST}, not of this job "
                                         rf"\({SECOND}\)")
 
-    def test_after_a_refused_launch(self):
+    def test_beside_a_live_job(self):
         self.launch_first()
-        self.assertIn("already served", self.launch_second(code=1)[1])
-        self.check_nothing_uses_it()
+        daemons = self.job.daemons()
+        for life, says in (("alive", f"job {FIRST} still runs"), ("mute", "cannot connect to server")):
+            with self.subTest(life):
+                self.says_of_first(life)
+                said, wrong = self.launch_second(code=1)
+                self.assertEqual("", said)
+                self.assertRegex(wrong, f"already served, by process [0-9]+, for job {FIRST}; give this job another place "
+                                        "with --create-mount --mount DIR ")
+                self.assertIn(says, wrong)
+                self.check_nothing_uses_it()
+                self.assertIn(f"is the mirror of job {FIRST}: end it there", self.second("stop", code=1)[1])
+                self.assertIn(f"spared {self.job.root(0)}, the mirror of job {FIRST}", self.second("stop", "--local")[0])
+                self.check_first_serves()
+        self.assertEqual(daemons, self.job.daemons())
 
     def test_whoever_looks_is_told(self):
         self.launch_first()
@@ -61,6 +111,63 @@ class OtherJob(OtherJobTestCase):
             done = self.job.command("run", "--mount", self.job.mount, "--", "cat", self.job.mirrored(0, self.value),
                                     environment=environment)
             self.assertEqual((0, "1\n"), (done.returncode, done.stdout), done.stderr)
+
+    def test_a_place_of_its_own(self):
+        """As the message says."""
+        self.launch_first()
+        self.launch_second(code=1)
+        mount = f"{self.job.directory}/second"
+        environment = {**self.environment_of(SECOND), "COPPER_MOUNT": mount}
+        for words in (["launch", "--launcher", "none", "--create-mount", "--tree", self.tree], ["run", "--", "cat", mount + self.value],
+                      ["stop"]):
+            done = self.job.command(*words, environment=environment)
+            self.assertEqual(0, done.returncode, done.stderr)
+            if words[0] == "run":
+                self.assertEqual("2\n", done.stdout)
+        self.check_first_serves()
+
+    def test_launch_after_a_job_that_is_over(self):
+        """It was deleted by force: its daemons know nothing of it."""
+        for nodes in (1, 2):
+            with self.subTest(nodes=nodes):
+                self.launch_first(nodes)
+                self.says_of_first("over")
+                self.assertIn(f"job {FIRST} is over: ending its mirror", self.launch_second(nodes)[1])
+                self.check_second_serves(nodes)
+
+    def test_launch_after_a_daemon_that_comes_back(self):
+        """A supervisor starts a successor, unless it is ended, too."""
+        self.launch_first(2)
+        self.says_of_first("over")
+        os.kill(self.job.daemons()[1], signal.SIGKILL)
+        self.launch_second(2)
+        self.check_second_serves(2)
+
+    def test_launch_after_a_job_whose_processes_were_killed(self):
+        """The batch system need not know: nothing alive is ended."""
+        self.launch_first()
+        kill_all(self.job.own_processes())
+        wait_until(lambda: not self.job.own_processes(), 20, "their end")
+        self.assertIn(f"clearing what job {FIRST} has left", self.launch_second()[1])
+        self.check_second_serves()
+
+    def test_stop_after_a_job_that_is_over(self):
+        for words in (["stop"], ["stop", "--local"]):
+            with self.subTest(words):
+                self.launch_first(2)
+                self.says_of_first("over")
+                self.assertIn(f"job {FIRST} is over", self.second(*words)[0])
+                self.assertEqual([], mounts_below(self.job.directory))
+                self.assertEqual([], self.job.leftovers())
+
+    def test_stop_of_a_job_that_is_named(self):
+        """As the message says if the batch system cannot be asked."""
+        self.launch_first(2)
+        self.assertIn(f"'copper stop --batch-job {FIRST} --mount {self.job.mount}'", self.second("stop", code=1)[1])
+        self.second("stop", "--batch-job", "3.server", code=1)
+        self.check_first_serves()
+        self.second("stop", "--batch-job", FIRST)
+        self.assertEqual([], self.job.leftovers())
 
     def test_elements_of_an_array(self):
         self.job = self.launch(nodes=1, trees=[self.tree], environment={"SLURM_JOB_ID": "17", "SLURM_ARRAY_JOB_ID": "17"})

@@ -24,6 +24,16 @@ TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
     EXPECT_EQ(parse_readiness("[1,0]<stdout>:" + three_of_four + "[cn1] warning"), plain);
 }
 
+TEST(Readiness, NamesTheJobThatHasTheMount) {
+    const auto read = parse_readiness(
+        R"({"copper":"ready","ready":0,"nodes":1,"failed":[{"host":"cn2","reason":"served","batch_job":"17",)"
+        R"("launch":"5eed","is_served":true}],"done":true})");
+    ASSERT_TRUE(read && read->failed.size() == 1);
+    const Readiness::Failed failed{
+        .host = "cn2", .reason = "served", .batch_job = "17", .launch = "5eed", .is_served = true};
+    EXPECT_EQ(read->failed[0], failed);
+}
+
 TEST(Readiness, RefusesWhatNestsTooDeepForTheStack) {
     constexpr std::size_t depth = 1'000'000;
     EXPECT_FALSE(parse_readiness(R"({"copper":"ready","ready":1,"nodes":1,"failed":)" +

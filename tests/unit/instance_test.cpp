@@ -75,8 +75,13 @@ TEST(Instance, AMountHasOneLiveInstance) {
     EXPECT_EQ(second.error(), served + "; end it with 'copper stop --mount " + record.mount + "'");
     InstanceRecord of_other_job = record;
     of_other_job.batch_job = "18.server";
-    EXPECT_EQ(Instance::claim(of_other_job).error(),
-              served + ", for job 17.server; give this job another place with --mount");
+    EXPECT_EQ(
+        Instance::claim(of_other_job).error(),
+        served +
+            ", for job 17.server; give this job another place with --create-mount --mount DIR (and "
+            "COPPER_MOUNT=DIR for the other commands), or end that mirror with 'copper stop --batch-job "
+            "17.server --mount " +
+            record.mount + "'");
     EXPECT_TRUE(Instance::claim(a_record("c")));
     {
         const Instance moved = std::move(*first);

@@ -53,6 +53,14 @@ TEST(Readiness, FailedNodesAreNamed) {
     EXPECT_EQ(json::parse(state.line)["ready"], 3);
 }
 
+TEST(Readiness, TheOtherJobThatHasTheMountIsNamed) {
+    const ReadyAnswer answer{.error = "served", .batch_job = "17", .launch = "5eed", .is_served = true};
+    const auto state = ready_state({{Rank{0}, to_text(answer)}}, 1, Look::again, name_of);
+    EXPECT_EQ(json::parse(state.line)["failed"],
+              json::parse(R"([{"host": "cn0", "reason": "served", "batch_job": "17", "launch": "5eed",
+                               "is_served": true}])"));
+}
+
 TEST(Readiness, NonsenseIsAFailureOfThatNode) {
     for (const char* text : {"", "17", "{\"host\":1}", "{\"error\":[]}"}) {
         const auto state = ready_state({{Rank{0}, text}}, 1, Look::again, name_of);

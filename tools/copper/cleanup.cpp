@@ -58,10 +58,16 @@ bool names(const CleanScope& scope, const std::string& mount) {
     return !scope.mount || mount == *scope.mount || local_node(mount, *scope.mount);
 }
 
-// Of an instance or a launch.
+// An instance or a launch.
+template <typename Record>
+bool is_of_other_job(const CleanScope& scope, const Record& record) {
+    return are_different_jobs(record.batch_job, scope.batch_job.value_or("")) &&
+           !scope.jobs_over.contains(record.batch_job);
+}
+
 template <typename Record>
 bool is_of_others(const CleanScope& scope, const Record& record) {
-    return (scope.batch_job && !record.batch_job.empty() && record.batch_job != *scope.batch_job) ||
+    return is_of_other_job(scope, record) ||
            (!scope.launch.empty() && !record.launch.empty() && record.launch != scope.launch);
 }
 
@@ -361,6 +367,29 @@ std::vector<CopperMount> copper_mounts_among(const std::vector<Mount>& mounts) {
 
 std::vector<CopperMount> copper_mounts() {
     return copper_mounts_among(read_mounts());
+}
+
+std::vector<Spared> spared_mirrors(const std::optional<uid_t>& user, const CleanScope& scope) {
+    std::vector<Spared> spared;
+    for (const uid_t one : user ? std::set<uid_t>{*user} : users_with_copper()) {
+        for (const auto& directory : find_instances(one)) {
+            const auto record = read_instance(directory);
+            if (record && names(scope, record->mount) && is_of_other_job(scope, *record) &&
+                is_running(*record)) {
+                spared.push_back({record->mount, record->batch_job});
+            }
+        }
+    }
+    // Without a daemon here: the job was launched from this node to others.
+    for (const auto& launch : find_launches()) {
+        const bool is_known = std::ranges::any_of(
+            spared, [&](const Spared& each) { return each.batch_job == launch.batch_job; });
+        if (!is_known && names(scope, launch.mount) && is_of_other_job(scope, launch) &&
+            is_running(launch.process.pid, launch.process.started)) {
+            spared.push_back({launch.mount, launch.batch_job});
+        }
+    }
+    return spared;
 }
 
 CleanReport clean_own(const CleanScope& scope) {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,19 @@ struct CleanScope {
     // Only what this batch job left. Jobs of one user may share a node: a live instance of another job stays.
     // Dead instances, and those of no batch job ("local-<pid>"), belong to nobody and go.
     std::optional<std::string> batch_job = {};
+    // Other batch jobs that are known to be over: what they left goes, too.
+    std::set<std::string> jobs_over = {};
     // Only what this launch started (InstanceRecord::launch). Empty: any.
     std::string launch = {};
 };
+
+// A live mirror on this node that the scope spares, since another batch job holds it.
+struct Spared {
+    std::string mount;
+    std::string batch_job;
+};
+// Of one user or, as root, of all.
+std::vector<Spared> spared_mirrors(const std::optional<uid_t>& user, const CleanScope& scope);
 
 // For this user. REQUIRES: geteuid() == getuid().
 CleanReport clean_own(const CleanScope& scope);

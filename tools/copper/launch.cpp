@@ -13,9 +13,11 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_flags.hpp"
 #include "daemon/control/private_directory.hpp"
+#include "tools/copper/batch_jobs.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/instances.hpp"
 #include "tools/copper/launch_plan.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/launch_report.hpp"
@@ -47,6 +49,10 @@ Result<void> check_this_node(const Plan& plan) {
             return lacking(finding.text + ": " + finding.advice);
         }
     }
+    return {};
+}
+
+Result<void> check_mounts(const Plan& plan) {
     const auto launch = read_launch(plan.daemon.mount);
     if (launch && is_running(launch->process.pid, launch->process.started)) {
         return failed(already_served(
@@ -156,6 +162,107 @@ std::set<std::string> variables_of_application(const std::vector<std::string>& k
     return names;
 }
 
+// A mirror of another batch job that has the mount on some of the nodes.
+struct Occupant {
+    std::string batch_job;
+    std::string launch;
+    bool runs = false;  // on any of them
+    std::vector<std::string> hosts = {};
+};
+
+void add(std::vector<Occupant>& occupants, const Occupant& one, const Plan& plan) {
+    if (!are_different_jobs(one.batch_job, plan.daemon.batch_job)) {
+        return;
+    }
+    const auto same = std::ranges::find_if(occupants, [&](const Occupant& each) {
+        return each.batch_job == one.batch_job && each.launch == one.launch;
+    });
+    if (same == occupants.end()) {
+        occupants.push_back(one);
+        return;
+    }
+    same->runs = same->runs || one.runs;
+    same->hosts.insert(same->hosts.end(), one.hosts.begin(), one.hosts.end());
+}
+
+std::vector<Occupant> occupants_here(const Plan& plan) {
+    std::vector<Occupant> occupants;
+    for (const auto& [directory, record] : instances_named(plan.daemon.mount, ::getuid())) {
+        if (std::ranges::count(plan.mounts, record.mount) != 0) {
+            add(occupants, {record.batch_job, record.launch, is_running(record), {host_name()}}, plan);
+        }
+    }
+    const auto launch = read_launch(plan.daemon.mount);
+    if (launch && is_running(launch->process.pid, launch->process.started)) {
+        add(occupants, {launch->batch_job, launch->launch, true, {host_name()}}, plan);
+    }
+    return occupants;
+}
+
+// Those that kept nodes from serving.
+std::vector<Occupant> occupants_of(const LaunchOutcome& outcome, const Plan& plan) {
+    std::vector<Occupant> occupants;
+    const bool is_final = outcome.end == LaunchEnd::reported && outcome.readiness;
+    for (const auto& node : is_final ? outcome.readiness->failed : std::vector<Readiness::Failed>()) {
+        add(occupants, {node.batch_job, node.launch, node.is_served, {node.host}}, plan);
+    }
+    return occupants;
+}
+
+void run_on_nodes(const Plan& plan, const std::vector<std::string>& hosts,
+                  const std::vector<std::string>& command) {
+    if (hosts_without({host_name()}, hosts).empty()) {
+        capture(command, hosts_patience);
+    }
+    if (plan.placement.on_this_machine == 0) {
+        run_on_hosts(plan.launcher, hosts_without(hosts, {host_name()}), command);
+    }
+}
+
+// Makes room for this launch: ends the mirrors of jobs that are over, and clears what
+// has no live daemon. With `failure`, if the job of one of them may still run: then nothing is changed.
+Result<void> end_occupants(const Plan& plan, const std::vector<Occupant>& occupants, const Failure& failure) {
+    for (const auto& occupant : occupants) {
+        const auto answer = occupant.runs ? ask_about_job(occupant.batch_job) : JobAnswer();
+        if (occupant.runs && answer.life != JobLife::over) {
+            return tl::make_unexpected(Failure{failure.exit_code, failure.reason + "\n  " + answer.reason});
+        }
+    }
+    for (const auto& [job, launch, runs, hosts] : occupants) {
+        const auto& mount = plan.daemon.mount;
+        if (!runs) {
+            say("clearing what job " + job + " has left at " + mount);
+            // Spares what is alive: that job may still run on other nodes.
+            run_on_nodes(
+                plan, hosts,
+                clean_command({.mount = mount, .batch_job = plan.daemon.batch_job, .launch = launch}));
+            continue;
+        }
+        say("job " + job + " is over: ending its mirror at " + mount);
+        // One of its daemons tells the others, also those on nodes that this job does not have.
+        run_on_nodes(plan, {hosts.front()}, {own_program(), "stop", "--mount", mount, "--batch-job", job});
+        run_on_nodes(plan,
+                     plan.placement.on_this_machine == 0 ? plan.placement.hosts
+                                                         : std::vector<std::string>{host_name()},
+                     clean_command({.mount = mount, .batch_job = job, .launch = launch}));
+    }
+    return {};
+}
+
+// Ends what jobs that are over have left on this node, and looks for what would keep the daemon from
+// starting.
+Result<void> make_room_here(const Plan& plan) {
+    if (auto checked = check_this_node(plan); !checked) {
+        return checked;
+    }
+    const auto free = check_mounts(plan);
+    const auto occupants = free ? std::vector<Occupant>() : occupants_here(plan);
+    if (occupants.empty()) {
+        return free;
+    }
+    return end_occupants(plan, occupants, free.error()).and_then([&] { return check_mounts(plan); });
+}
+
 Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const LaunchOutcome& outcome,
                 std::vector<Trouble> troubles) {
     // Slurm's controller knows its nodes and reports their faults itself.
@@ -167,7 +274,8 @@ Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const Laun
     return {exit_failed, explanation(outcome, plan, troubles)};
 }
 
-Result<void> start(const Plan& plan) {
+// `occupants`: if it fails, the mirrors of other jobs that are the reason.
+Result<void> start(const Plan& plan, std::vector<Occupant>& occupants) {
     if (auto written = write_files(plan); !written) {
         return written;
     }
@@ -213,10 +321,24 @@ Result<void> start(const Plan& plan) {
     const bool all = outcome.end == LaunchEnd::reported && outcome.readiness->everywhere() &&
                      outcome.readiness->nodes == plan.nodes();
     if (!all) {
+        occupants = occupants_of(outcome, plan);
         return tl::make_unexpected(give_up(*watch, plan, *launcher, outcome, std::move(troubles)));
     }
     print_success(plan);
     return {};
+}
+
+// If mirrors of jobs that are over are in the way on other nodes, that shows only when daemons start there.
+Result<void> start_after_others(const Plan& plan) {
+    std::vector<Occupant> occupants;
+    const auto started = start(plan, occupants);
+    if (occupants.empty()) {
+        return started;
+    }
+    if (const auto ended = end_occupants(plan, occupants, started.error()); !ended) {
+        return ended;
+    }
+    return start(plan, occupants);
 }
 
 // Made before its files are known; removed if it stays empty.
@@ -270,10 +392,10 @@ Result<void> launch(const LaunchOptions& options) {
     if (!lock) {
         return tl::make_unexpected(lock.error());
     }
-    if (const auto checked = check_this_node(*plan); !checked) {
-        return checked;
+    if (const auto room = make_room_here(*plan); !room) {
+        return room;
     }
-    if (const auto started = start(*plan); !started) {
+    if (const auto started = start_after_others(*plan); !started) {
         return started;
     }
     return prefetch(plan->daemon.mount, options.prefetch);

@@ -20,8 +20,11 @@ Readiness readiness_from(const nlohmann::json& json) {
     readiness.done = json.value("done", false);
     readiness.missing = json.value("missing", std::vector<std::string>());
     for (const auto& failed : json.value("failed", nlohmann::json::array())) {
-        readiness.failed.push_back(
-            {.host = failed.value("host", std::string()), .reason = failed.value("reason", std::string())});
+        readiness.failed.push_back({.host = failed.value("host", std::string()),
+                                    .reason = failed.value("reason", std::string()),
+                                    .batch_job = failed.value("batch_job", std::string()),
+                                    .launch = failed.value("launch", std::string()),
+                                    .is_served = failed.value("is_served", false)});
     }
     return readiness;
 }

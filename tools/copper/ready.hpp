@@ -13,6 +13,10 @@ struct Readiness {
     struct Failed {
         std::string host;
         std::string reason;
+        // As in ReadyAnswer (daemon/readiness.hpp): whose mirror has the mount.
+        std::string batch_job = {};
+        std::string launch = {};
+        bool is_served = false;
         bool operator==(const Failed&) const = default;
     };
     std::uint32_t ready = 0;

@@ -7,14 +7,18 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <regex>
+#include <set>
 #include <thread>
 
 #include "base/host_name.hpp"
 #include "base/own_files.hpp"
+#include "base/shell_quote.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/profile_files.hpp"
 #include "tools/copper/ask_job.hpp"
+#include "tools/copper/batch_jobs.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
@@ -104,6 +108,38 @@ Result<uid_t> user_named(const std::string& name) {
     return user;
 }
 
+// The other jobs whose mirrors here would be spared, but that are over.
+void add_jobs_over(const std::optional<uid_t>& user, CleanScope& scope) {
+    std::set<std::string> jobs;
+    for (const auto& spared : spared_mirrors(user, scope)) {
+        jobs.insert(spared.batch_job);
+    }
+    for (const auto& job : jobs) {
+        const auto answer = ask_about_job(job);
+        std::cout << answer.reason << "\n";
+        if (answer.life == JobLife::over) {
+            scope.jobs_over.insert(job);
+        }
+    }
+}
+
+// Ends what jobs left that are over, and names what is spared.
+Result<void> clean_node(const std::optional<uid_t>& user, CleanScope scope, const StopOptions& options) {
+    // An epilogue names its job, and must not wait for the batch system.
+    if (options.batch_job.empty()) {
+        add_jobs_over(user, scope);
+    }
+    const bool is_roots = ::geteuid() == 0 && !scope.mount;
+    const auto report = is_roots ? clean_users(user, scope) : clean_own(scope);
+    std::string nothing_done = "nothing of Copper was left on this node";
+    for (const auto& [mount, job] : spared_mirrors(user, scope)) {
+        nothing_done += "; spared " + mount + ", the mirror of job " + job +
+                        " ('copper stop --local --batch-job " + shell_quote(job) + mount_flag(mount) +
+                        "' ends it)";
+    }
+    return conclude(report, nothing_done);
+}
+
 Result<void> stop_this_node(const StopOptions& options) {
     CleanScope scope{.launch = options.launch};
     if (const auto job = options.batch_job.empty() ? batch_job_id() : options.batch_job;
@@ -116,7 +152,7 @@ Result<void> stop_this_node(const StopOptions& options) {
             return tl::make_unexpected(mount.error());
         }
         scope.mount = *mount;
-        return conclude(clean_own(scope));
+        return clean_node(::geteuid(), std::move(scope), options);
     }
     std::optional<uid_t> user;
     if (!options.user.empty()) {
@@ -126,13 +162,13 @@ Result<void> stop_this_node(const StopOptions& options) {
         }
         user = *named;
     }
-    if (::geteuid() == 0) {
-        return conclude(clean_users(user, scope));
+    if (::geteuid() != 0) {
+        if (user && *user != ::getuid()) {
+            return misused("--user " + options.user + ": only root cleans up for others");
+        }
+        user = ::getuid();
     }
-    if (user && *user != ::getuid()) {
-        return misused("--user " + options.user + ": only root cleans up for others");
-    }
-    return conclude(clean_own(scope));
+    return clean_node(user, std::move(scope), options);
 }
 
 // The nodes that did not answer, except this one, which needs no launcher for its clean-up.
@@ -261,24 +297,49 @@ struct Target {
     CleanScope scope;
 };
 
-// Leaves out other jobs: jobs of one user may share a node. Fails if only those are there.
-Result<Target> target_at(const std::string& mount) {
+// What is at the mount: the mirror of job `own`, or what a job that is over has left there. Jobs of one user
+// may share a node: of another job that may still run, only what is dead goes, and on this node only. Fails
+// if nothing but its live mirror is here.
+Result<Target> target_at(const std::string& mount, const std::string& own) {
     auto found = instances_named(mount, ::getuid());
     auto launch = read_launch(mount);
-    std::string other_job;
-    const auto is_of_other_job = [&other_job, own = batch_job_id()](const std::string& job) {
-        const bool is_other = !own.empty() && !job.empty() && job != own;
-        other_job = is_other ? job : other_job;
-        return is_other;
+    std::map<std::string, JobAnswer> others;
+    const auto is_held_by_other = [&](const std::string& job) {
+        if (own == any_job || !are_different_jobs(own, job)) {
+            return false;
+        }
+        if (!others.contains(job)) {
+            others[job] = ask_about_job(job);
+        }
+        return others[job].life != JobLife::over;
     };
-    if (launch && is_of_other_job(launch->batch_job)) {
+    bool is_held = false;
+    if (launch && is_held_by_other(launch->batch_job)) {
+        is_held = true;
         launch.reset();
+    } else if (launch && others.contains(launch->batch_job)) {
+        launch->batch_job = batch_job_id();  // nothing can be started in that job any more
     }
-    std::erase_if(found, [&](const Found& one) { return is_of_other_job(one.record.batch_job); });
-    if (found.empty() && !launch && !other_job.empty()) {
-        return failed(mount + " is the mirror of job " + other_job + ": end it there");
+    for (auto& [directory, record] : found) {
+        if (is_held_by_other(record.batch_job)) {
+            is_held = true;
+            record.run_everywhere.clear();
+        }
+    }
+    std::erase_if(found, [&](const Found& one) {
+        return is_held_by_other(one.record.batch_job) && is_running(one.record);
+    });
+    for (const auto& [job, answer] : others) {
+        if (found.empty() && !launch) {
+            return failed(mount + " is the mirror of job " + job + ": end it there, or with " +
+                          stop_command_for(job, mount) + "\n  " + answer.reason);
+        }
+        std::cout << answer.reason << "\n";
     }
     CleanScope scope{.mount = mount};
+    if (is_held) {
+        scope.batch_job = own;
+    }
     scope.launch = launch ? launch->launch : found.empty() ? std::string() : found.front().record.launch;
     std::erase_if(found, [&](const Found& one) {
         return !scope.launch.empty() && !one.record.launch.empty() && one.record.launch != scope.launch;
@@ -304,7 +365,7 @@ Result<void> stop_job(const StopOptions& options) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
-    const auto target = target_at(*mount);
+    const auto target = target_at(*mount, options.batch_job.empty() ? batch_job_id() : options.batch_job);
     if (!target) {
         return tl::make_unexpected(target.error());
     }
@@ -346,11 +407,11 @@ void add_stop(CLI::App& app, Action& action) {
         ->needs(local)
         ->excludes(mount);
     command
-        ->add_option("--batch-job", options->batch_job,
-                     "With --local: spare live instances of other batch jobs than this one (default: the job "
-                     "that this runs in; any: spare none)")
-        ->type_name("ID")
-        ->needs(local);
+        ->add_option(
+            "--batch-job", options->batch_job,
+            "End the mirror of this batch job (default: the job that this runs in; any: of whichever "
+            "job). With --local, what belongs to no job or has no live daemon goes, too")
+        ->type_name("ID");
     command->footer(
         "Keeps the job's statistics in the --log-dir of the launch, or in ~/.cache/copper/statistics, for\n"
         "'copper report FILE'.\n\n"

@@ -1,0 +1,77 @@
+#include "tools/copper/batch_jobs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace copper::cli {
+namespace {
+
+JobLife pbs(int exit_code, std::string_view text) {
+    return life_from(Scheduler::pbs, "17.server", exit_code, text);
+}
+JobLife slurm(int exit_code, std::string_view text) {
+    return life_from(Scheduler::slurm, "17", exit_code, text);
+}
+JobLife flux(int exit_code, std::string_view text) {
+    return life_from(Scheduler::flux, "f2oL", exit_code, text);
+}
+JobLife lsf(int exit_code, std::string_view text) {
+    return life_from(Scheduler::lsf, "17", exit_code, text);
+}
+JobLife grid_engine(int exit_code, std::string_view text) {
+    return life_from(Scheduler::grid_engine, "17", exit_code, text);
+}
+
+TEST(BatchJobs, AJobIsOverOnlyIfTheBatchSystemSaysSo) {
+    EXPECT_EQ(pbs(153, "qstat: Unknown Job Id 17.server\n"), JobLife::over);
+    EXPECT_EQ(
+        pbs(35, "qstat: 17.server Job has finished, use -x or -H to obtain historical job information\n"),
+        JobLife::over);
+    EXPECT_EQ(pbs(0, "Job Id: 17.server\n    Job_Name = a\n    job_state = R\n"), JobLife::alive);
+    EXPECT_EQ(pbs(0, "Job Id: 17.server\n    job_state = E\n"), JobLife::alive);
+    EXPECT_EQ(pbs(0, "Job Id: 17.server\n    job_state = C\n"), JobLife::over);  // TORQUE
+    EXPECT_EQ(pbs(0, "Job Id: 17[2].server\n    job_state = X\n"), JobLife::over);
+    EXPECT_EQ(pbs(255, "Connection refused\nqstat: cannot connect to server\n"), JobLife::unknown);
+    EXPECT_EQ(pbs(0, ""), JobLife::unknown);
+
+    EXPECT_EQ(slurm(1, "slurm_load_jobs error: Invalid job id specified\n"), JobLife::over);
+    EXPECT_EQ(slurm(0, ""), JobLife::over);
+    EXPECT_EQ(slurm(0, "17 RUNNING\n"), JobLife::alive);
+    EXPECT_EQ(slurm(0, "17 COMPLETING\n"), JobLife::alive);
+    EXPECT_EQ(slurm(0, "17 SUSPENDED\n"), JobLife::alive);
+    EXPECT_EQ(slurm(0, "17 CANCELLED\n"), JobLife::over);
+    EXPECT_EQ(slurm(0, "17 PENDING\n"), JobLife::over) << "put back into the queue";
+    EXPECT_EQ(slurm(0, "18 RUNNING\n19 RUNNING\n"), JobLife::over) << "others of its array";
+    EXPECT_EQ(slurm(1, "slurm_load_jobs error: Unable to contact slurm controller\n"), JobLife::unknown);
+
+    EXPECT_EQ(flux(0, "RUN\n"), JobLife::alive);
+    EXPECT_EQ(flux(0, "CLEANUP\n"), JobLife::alive);
+    EXPECT_EQ(flux(0, "INACTIVE\n"), JobLife::over);
+    EXPECT_EQ(flux(1, "flux-jobs: ERROR: JobID f2oL unknown\n"), JobLife::unknown) << "of another instance";
+
+    EXPECT_EQ(lsf(0, "RUN\n"), JobLife::alive);
+    EXPECT_EQ(lsf(0, "EXIT\n"), JobLife::over);
+    EXPECT_EQ(lsf(255, "Job <17> is not found\n"), JobLife::over);
+    EXPECT_EQ(lsf(255, "Failed in LSF library call\n"), JobLife::unknown);
+
+    EXPECT_EQ(grid_engine(0, "====\njob_number: 17\n"), JobLife::alive);
+    EXPECT_EQ(grid_engine(1, "Following jobs do not exist: \n17\n"), JobLife::over);
+    EXPECT_EQ(grid_engine(1, "error: unable to contact qmaster\n"), JobLife::unknown);
+}
+
+TEST(BatchJobs, OnlyIdsOfTheSameBatchSystemAreAskedFor) {
+    EXPECT_EQ(question_about(Scheduler::slurm, "17").back(), "17");
+    EXPECT_TRUE(question_about(Scheduler::slurm, "17.server").empty());
+    EXPECT_TRUE(question_about(Scheduler::slurm, "--all").empty());
+    EXPECT_EQ(question_about(Scheduler::pbs, "17[2].server").back(), "17[2].server");
+    EXPECT_TRUE(question_about(Scheduler::pbs, "f2oL").empty());
+    EXPECT_EQ(question_about(Scheduler::flux, "f2oL").back(), "f2oL");
+    EXPECT_TRUE(question_about(Scheduler::flux, "17").empty());
+    EXPECT_EQ(question_about(Scheduler::lsf, "17[2]").back(), "17[2]");
+    EXPECT_EQ(question_about(Scheduler::grid_engine, "17.2").back(), "17");
+    EXPECT_TRUE(question_about(Scheduler::grid_engine, "x").empty());
+}
+
+}  // namespace
+}  // namespace copper::cli

@@ -1,0 +1,200 @@
+#include "tools/copper/batch_jobs.hpp"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/processes.hpp"
+#include "tools/copper/process.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds patience{10000};
+
+const std::set<std::string_view> pbs_over = {"C", "F", "X", "Q", "H", "W"};
+const std::set<std::string_view> slurm_over = {"BOOT_FAIL", "CANCELLED", "COMPLETED",     "DEADLINE",
+                                               "FAILED",    "NODE_FAIL", "OUT_OF_MEMORY", "PENDING",
+                                               "REVOKED",   "TIMEOUT"};
+const std::set<std::string_view> flux_over = {"INACTIVE", "DEPEND", "PRIORITY", "SCHED"};
+const std::set<std::string_view> lsf_over = {"DONE", "EXIT", "PEND", "PSUSP"};
+
+// As batch_job_id() chooses.
+std::optional<Scheduler> scheduler_here() {
+    if (is_set("PBS_JOBID")) {
+        return Scheduler::pbs;
+    }
+    if (is_set("SLURM_JOB_ID")) {
+        return Scheduler::slurm;
+    }
+    if (is_set("FLUX_ENCLOSING_ID") || is_set("FLUX_JOB_ID")) {
+        return Scheduler::flux;
+    }
+    if (is_set("LSB_JOBID")) {
+        return Scheduler::lsf;
+    }
+    return is_set("JOB_ID") ? std::optional(Scheduler::grid_engine) : std::nullopt;
+}
+
+// Grid Engine has a qstat, too, and a job's PATH may lack that of PBS.
+std::string pbs_qstat() {
+    const char* file = std::getenv("PBS_CONF_FILE");
+    std::ifstream lines(file != nullptr ? file : "/etc/pbs.conf");
+    constexpr std::string_view key = "PBS_EXEC=";
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with(key)) {
+            const auto program = line.substr(key.size()) + "/bin/qstat";
+            return find_program(program).value_or("qstat");
+        }
+    }
+    return "qstat";
+}
+
+bool has_only(std::string_view text, std::string_view characters) {
+    return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// The number, without what names one job of an array.
+std::string number_of(const std::string& job) {
+    return job.substr(0, job.find_first_of(".["));
+}
+
+// A state for each line; an array's id names all its jobs.
+JobLife life_of_all(const std::vector<std::string>& states, const std::set<std::string_view>& over) {
+    return std::ranges::all_of(states, [&](const std::string& state) { return over.contains(state); })
+               ? JobLife::over
+               : JobLife::alive;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+    std::istringstream words{std::string(text)};
+    std::vector<std::string> found;
+    for (std::string word; words >> word;) {
+        found.push_back(word);
+    }
+    return found;
+}
+
+JobLife life_in_pbs(std::string_view text) {
+    if (text.find("Unknown Job Id") != std::string_view::npos ||
+        text.find("Job has finished") != std::string_view::npos) {
+        return JobLife::over;
+    }
+    const auto words = words_of(text);
+    const auto name = std::ranges::find(words, "job_state");
+    if (words.end() - name < 3) {
+        return JobLife::unknown;
+    }
+    return life_of_all({name[2]}, pbs_over);
+}
+
+JobLife life_in_slurm(const std::string& job, int exit_code, std::string_view text) {
+    if (exit_code != 0) {
+        return text.find("Invalid job id") != std::string_view::npos ? JobLife::over : JobLife::unknown;
+    }
+    // The number of an array's last job is also that of the array.
+    std::vector<std::string> states;
+    const auto words = words_of(text);
+    for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+        if (words[i] == job) {
+            states.push_back(words[i + 1]);
+        }
+    }
+    return life_of_all(states, slurm_over);
+}
+
+JobLife life_in_lsf(int exit_code, std::string_view text) {
+    if (text.find("is not found") != std::string_view::npos) {
+        return JobLife::over;
+    }
+    const auto states = words_of(text);
+    return exit_code != 0 || states.empty() ? JobLife::unknown : life_of_all(states, lsf_over);
+}
+
+}  // namespace
+
+std::vector<std::string> question_about(Scheduler scheduler, const std::string& job) {
+    constexpr std::string_view digits = "0123456789";
+    const bool is_number = has_only(number_of(job), digits);
+    switch (scheduler) {
+        case Scheduler::pbs:
+            return is_number ? std::vector<std::string>{pbs_qstat(), "-f", job} : std::vector<std::string>();
+        case Scheduler::slurm:
+            return has_only(job, digits) ? std::vector<std::string>{"squeue", "-h", "-o", "%A %T", "-j", job}
+                                         : std::vector<std::string>();
+        case Scheduler::flux: {
+            if (!job.starts_with("f")) {
+                return {};
+            }
+            std::vector<std::string> words = {"flux"};
+            if (is_set("FLUX_ENCLOSING_ID")) {  // then the id is one of the instance around this one
+                words.emplace_back("--parent");
+            }
+            words.insert(words.end(), {"jobs", "-n", "-o", "{state}", job});
+            return words;
+        }
+        case Scheduler::lsf:
+            return is_number ? std::vector<std::string>{"bjobs", "-noheader", "-o", "stat", job}
+                             : std::vector<std::string>();
+        case Scheduler::grid_engine:
+            return is_number ? std::vector<std::string>{"qstat", "-j", number_of(job)}
+                             : std::vector<std::string>();
+    }
+    return {};
+}
+
+JobLife life_from(Scheduler scheduler, const std::string& job, int exit_code, std::string_view text) {
+    switch (scheduler) {
+        case Scheduler::pbs:
+            return life_in_pbs(text);
+        case Scheduler::slurm:
+            return life_in_slurm(job, exit_code, text);
+        case Scheduler::flux: {
+            const auto states = words_of(text);
+            return exit_code != 0 || states.size() != 1 ? JobLife::unknown : life_of_all(states, flux_over);
+        }
+        case Scheduler::lsf:
+            return life_in_lsf(exit_code, text);
+        case Scheduler::grid_engine:
+            return exit_code == 0                                        ? JobLife::alive
+                   : text.find("do not exist") != std::string_view::npos ? JobLife::over
+                                                                         : JobLife::unknown;
+    }
+    return JobLife::unknown;
+}
+
+JobAnswer ask_about_job(const std::string& job) {
+    const auto scheduler = scheduler_here();
+    const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
+    if (words.empty()) {
+        return {.life = JobLife::unknown,
+                .reason = "whether job " + job + " still runs is unknown: it is no job of this batch system"};
+    }
+    const auto unknown = [&](const std::string& why) {
+        return JobAnswer{
+            .life = JobLife::unknown,
+            .reason = "whether job " + job + " still runs is unknown: " + words.front() + ": " + why};
+    };
+    const auto output = capture(words, patience);
+    if (!output) {
+        return unknown(output.error().reason);
+    }
+    const int exit_code = WIFEXITED(output->status) ? WEXITSTATUS(output->status) : -1;
+    switch (const auto life = life_from(*scheduler, job, exit_code, output->text); life) {
+        case JobLife::over:
+            return {.life = life, .reason = "job " + job + " is over"};
+        case JobLife::alive:
+            return {.life = life, .reason = "job " + job + " still runs"};
+        case JobLife::unknown:
+            break;
+    }
+    return unknown(output->text.substr(0, output->text.find('\n')));
+}
+
+}  // namespace copper::cli

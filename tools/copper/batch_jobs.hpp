@@ -1,0 +1,30 @@
+// Asks the batch system whether another job still runs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace copper::cli {
+
+// A job is over if none of its processes can be running: it has ended, or waits to start again.
+enum class JobLife { over, alive, unknown };
+
+struct JobAnswer {
+    JobLife life = JobLife::unknown;
+    std::string reason = {};  // in words, for a message
+};
+
+// Asks the batch system of this process's job about another job. Takes at most 10 s.
+JobAnswer ask_about_job(const std::string& job);
+
+// By the variable that names this process's job.
+enum class Scheduler { pbs, slurm, flux, lsf, grid_engine };
+// The command that asks about a job; empty if this is no id of a job there.
+std::vector<std::string> question_about(Scheduler scheduler, const std::string& job);
+// From what that command printed on both streams, and its exit code. Says "over" only where the batch system
+// does.
+JobLife life_from(Scheduler scheduler, const std::string& job, int exit_code, std::string_view text);
+
+}  // namespace copper::cli
