@@ -35,7 +35,7 @@ struct Absent {
 // The names are not available (for example, the directory may be searched but not read). Ask for the entry
 // itself.
 struct NamesUnavailable {};
-// The batch (ObjectKind::batch or xattr_batch) that a name of the directory lies in.
+// The batch (ObjectKind::batch, xattr_batch or acl_batch) that a name of the directory lies in.
 ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present& place);
 // The attributes of one name alone (ObjectKind::entry).
 ObjectKey entry_key(const std::string& directory, const std::string& name);

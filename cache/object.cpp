@@ -188,19 +188,21 @@ std::string_view file_tree_of(const ObjectKey& key) {
         case ObjectKind::names:
         case ObjectKind::batch:
         case ObjectKind::xattr_batch:
+        case ObjectKind::acl_batch:
             return key.path;
         case ObjectKind::entry:
         case ObjectKind::extent:
         case ObjectKind::own_extent:
         case ObjectKind::xattrs:
+        case ObjectKind::acl:
             return parent_path(key.path);
     }
     return key.path;
 }
 
 std::string to_string(const ObjectKey& key) {
-    static constexpr const char* names[] = {"directory", "batch", "entry",       "extent",
-                                            "xattrs",    "names", "xattr batch", "own extent"};
+    static constexpr const char* names[] = {"directory", "batch",       "entry", "extent",    "xattrs",
+                                            "names",     "xattr batch", "acl",   "acl batch", "own extent"};
     return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
            std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -247,9 +248,17 @@ enum class ObjectKind : std::uint8_t {
     xattrs,  // path: anything. Content: Xattrs
     names,   // path: a directory with several pieces; index: which one. Content: Listing without attributes
     xattr_batch,  // as batch. Content: XattrBatch
-    own_extent,   // an extent of a file that each node reads for itself; never on the wire
+    acl,        // path: anything; index: an AclType. Content: Xattrs with that list, or without; or the error
+                // ENOTSUP, as long as the job runs
+    acl_batch,  // as xattr_batch, of access lists alone; or ENOTSUP for all
+    own_extent,  // an extent of a file that each node reads for itself; never on the wire
 };
-inline constexpr ObjectKind last_shared_object_kind = ObjectKind::xattr_batch;
+inline constexpr ObjectKind last_shared_object_kind = ObjectKind::acl_batch;
+
+// Access control lists are asked for by name: not every filesystem lists them (MooseFS does not).
+enum class AclType : std::uint32_t { access, defaults };
+inline constexpr std::array<const char*, 2> acl_names = {"system.posix_acl_access",
+                                                         "system.posix_acl_default"};
 
 struct ObjectKey {
     ObjectKind kind = ObjectKind::directory;

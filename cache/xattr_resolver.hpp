@@ -1,9 +1,12 @@
-// Answers "which extended attributes does this path have?" from the objects of the cache.
+// Answers "which extended attributes does this path have?" from the objects of the cache. Access control
+// lists are objects of their own: they are asked for by name, one operation for each that a program or the
+// kernel wants, and only where somebody wants them.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include <tl/expected.hpp>
 
@@ -26,12 +29,22 @@ class XattrResolver {
 
     XattrResolver(Cache& cache, const Trees& trees) : cache_(cache), trees_(trees) {}
 
-    // Calls `waiter` once, like Cache::get.
-    void resolve(const std::string& path, Waiter waiter);
+    // Calls `waiter` once, like Cache::get. All that the filesystem lists; those that are ACLs have no
+    // values.
+    void resolve(const std::string& path, Waiter waiter) {
+        resolve({.kind = ObjectKind::xattrs, .path = path}, std::move(waiter));
+    }
+    // None, or one with its value. ENOTSUP: the filesystem has no ACLs.
+    void resolve_acl(const std::string& path, AclType type, Waiter waiter) {
+        resolve({.kind = ObjectKind::acl, .path = path, .index = static_cast<std::uint32_t>(type)},
+                std::move(waiter));
+    }
 
   private:
-    void resolve_alone(const std::string& path, const Waiter& waiter);
-    void resolve_present(const std::string& path, const Present& place, const Waiter& waiter);
+    // `alone` is the object of the path alone.
+    void resolve(const ObjectKey& alone, Waiter waiter);
+    void resolve_alone(const ObjectKey& alone, const Waiter& waiter);
+    void resolve_present(const ObjectKey& alone, const Present& place, const Waiter& waiter);
 
     Cache& cache_;
     const Trees& trees_;

@@ -20,6 +20,12 @@ void reply_sized(const ReplyPtr& reply, const std::string& value, std::size_t by
     }
 }
 
+std::optional<AclType> acl_named(std::string_view name) {
+    const auto found = std::find(acl_names.begin(), acl_names.end(), name);
+    return found != acl_names.end() ? std::optional(static_cast<AclType>(found - acl_names.begin()))
+                                    : std::nullopt;
+}
+
 }  // namespace
 
 void Operations::getxattr(ReplyPtr reply, InodeId inode, std::string name, std::size_t bytes_max) {
@@ -29,21 +35,31 @@ void Operations::getxattr(ReplyPtr reply, InodeId inode, std::string name, std::
         return;
     }
     const int absent = name == "security.selinux" && !options_.has_selinux ? EOPNOTSUPP : ENODATA;
-    xattrs_.resolve(*path, answering(std::move(reply), [name = std::move(name), bytes_max, absent](
-                                                           const ReplyPtr& answer,
-                                                           const XattrResolver::Resolution& xattrs) {
-        if (!xattrs) {
-            answer->error(to_errno(xattrs.error()));
-            return;
-        }
-        const auto found = std::find_if(xattrs->begin(), xattrs->end(),
-                                        [&name](const auto& xattr) { return xattr.first == name; });
-        if (found == xattrs->end()) {
-            answer->error(absent);
-        } else {
-            reply_sized(answer, found->second, bytes_max);
-        }
-    }));
+    // With several users, the kernel itself asks for ACLs, and would refuse every access at ENOTSUP
+    // (fs/fuse/acl.c: fuse_get_acl).
+    const bool is_for_kernel = options_.audience == Audience::everyone;
+    const auto acl = acl_named(name);
+    auto waiter =
+        answering(std::move(reply), [name = std::move(name), bytes_max, absent, is_for_kernel, acl](
+                                        const ReplyPtr& answer, const XattrResolver::Resolution& xattrs) {
+            if (!xattrs) {
+                const bool is_no_acl = acl && is_for_kernel && xattrs.error() == std::errc::not_supported;
+                answer->error(is_no_acl ? ENODATA : to_errno(xattrs.error()));
+                return;
+            }
+            const auto found = std::find_if(xattrs->begin(), xattrs->end(),
+                                            [&name](const auto& xattr) { return xattr.first == name; });
+            if (found == xattrs->end()) {
+                answer->error(absent);
+            } else {
+                reply_sized(answer, found->second, bytes_max);
+            }
+        });
+    if (acl) {
+        xattrs_.resolve_acl(*path, *acl, std::move(waiter));
+    } else {
+        xattrs_.resolve(*path, std::move(waiter));
+    }
 }
 
 void Operations::listxattr(ReplyPtr reply, InodeId inode, std::size_t bytes_max) {

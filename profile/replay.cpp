@@ -99,7 +99,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     void fetch(const Wanted& next) {
         const ObjectKey& key = next.key;
         const bool is_of_names = key.kind == ObjectKind::names || key.kind == ObjectKind::batch ||
-                                 key.kind == ObjectKind::xattr_batch;
+                                 key.kind == ObjectKind::xattr_batch || key.kind == ObjectKind::acl_batch;
         if (key.version == 0 && key.kind == ObjectKind::extent) {
             get({.kind = ObjectKind::entry, .path = key.path}, next.why,
                 [this, next](const ObjectPtr& object) {

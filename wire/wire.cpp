@@ -142,8 +142,10 @@ std::optional<ObjectKey> key_of(const wire::Header& header) {
     ObjectKey key{static_cast<ObjectKind>(header.key()->kind()), std::string(text_of(*header.path())),
                   header.key()->index(), header.key()->version()};
     const bool is_part = key.kind == ObjectKind::extent || key.kind == ObjectKind::batch ||
-                         key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch;
-    if (!is_normalised_path(key.path) || ((key.index != 0 || key.version != 0) && !is_part)) {
+                         key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch ||
+                         key.kind == ObjectKind::acl_batch;
+    const std::uint32_t index_max = key.kind == ObjectKind::acl ? acl_names.size() - 1 : 0;
+    if (!is_normalised_path(key.path) || ((key.index > index_max || key.version != 0) && !is_part)) {
         return std::nullopt;
     }
     return key;
@@ -442,8 +444,9 @@ std::optional<Content> decode_content(const wire::Publication& publication, cons
 // An error answers anything, and where a directory has other names by now, the directory answers for them.
 bool answers(wire::Payload payload, ObjectKind kind) {
     using wire::Payload;
-    constexpr Payload usual[] = {Payload::directory, Payload::listing, Payload::listing,    Payload::extent,
-                                 Payload::xattrs,    Payload::listing, Payload::xattr_batch};
+    constexpr Payload usual[] = {Payload::directory,   Payload::listing, Payload::listing,
+                                 Payload::extent,      Payload::xattrs,  Payload::listing,
+                                 Payload::xattr_batch, Payload::xattrs,  Payload::xattr_batch};
     return payload == Payload::error || payload == usual[static_cast<std::size_t>(kind)] ||
            (payload == Payload::directory && kind == ObjectKind::names);
 }

@@ -21,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -72,6 +73,19 @@ using Directory = std::unique_ptr<DIR, DirectoryCloser>;
 
 Nanoseconds now() {
     return Timetable::Clock::now().time_since_epoch();
+}
+
+// Names, each with a NUL behind it.
+std::vector<char> without_acls(std::string_view names) {
+    std::vector<char> kept;
+    while (!names.empty()) {
+        const auto name = names.substr(0, names.find('\0') + 1);
+        if (!name.starts_with("system.posix_acl_")) {
+            kept.insert(kept.end(), name.begin(), name.end());
+        }
+        names.remove_prefix(name.size());
+    }
+    return kept;
 }
 
 // What the kernel asks for, and since when.
@@ -342,8 +356,15 @@ void SlowFilesystem::getxattr(fuse_req_t request, fuse_ino_t node, const char* n
 
 void SlowFilesystem::listxattr(fuse_req_t request, fuse_ino_t node, std::size_t bytes_max) {
     const Asked asked{.operation = Operation::listxattr, .path = paths_.path_of(node)};
-    std::vector<char> names(bytes_max);
-    const ssize_t bytes = ::llistxattr(whole_path(node).c_str(), names.data(), names.size());
+    std::vector<char> names(options_.hides_acls ? XATTR_LIST_MAX : bytes_max);
+    ssize_t bytes = ::llistxattr(whole_path(node).c_str(), names.data(), names.size());
+    if (options_.hides_acls && bytes >= 0) {
+        names = without_acls({names.data(), static_cast<std::size_t>(bytes)});
+        const bool fits = bytes_max == 0 || names.size() <= bytes_max;
+        bytes = fits ? static_cast<ssize_t>(names.size()) : -1;
+        errno = ERANGE;
+        names.resize(bytes_max);
+    }
     answer_xattr(asked, request, names, bytes);
 }
 

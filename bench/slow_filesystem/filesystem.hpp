@@ -19,6 +19,7 @@ struct SlowFilesystemOptions {
     // Each request is written here: its time of arrival and of the answer (steady clock, ns), what is asked,
     // whether it is there, offset, bytes and path. Empty: none is.
     std::string trace = {};
+    bool hides_acls = false;  // the lists of extended attributes do not name them, as MooseFS's do not
 };
 
 // Mounts and serves until it is unmounted or the process gets SIGTERM, SIGINT or SIGHUP.

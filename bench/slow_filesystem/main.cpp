@@ -1,7 +1,7 @@
 // An emulated parallel filesystem: shows a directory as slowly as a model says. See bench/storm.
 //
 //   copper_slow_filesystem SOURCE MOUNTPOINT --shared FILE [--model NAME|FILE.toml] [--trace FILE]
-//   copper_slow_filesystem --counters FILE
+//   [--hide-acls] copper_slow_filesystem --counters FILE
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -21,6 +21,7 @@ struct Words {
     std::string shared;
     std::string trace;
     std::string counters;
+    bool hides_acls = false;
 };
 
 int fail(const std::string& reason) {
@@ -67,7 +68,8 @@ int serve(const Words& words) {
                                                .mount_point = mount_point,
                                                .model = *model,
                                                .shared = *shared,
-                                               .trace = words.trace});
+                                               .trace = words.trace,
+                                               .hides_acls = words.hides_acls});
     return served ? 0 : fail(served.error());
 }
 
@@ -84,9 +86,11 @@ int main(int count, char** arguments) {
     auto* const model =
         app.add_option("--model", words.model, "A preset or a TOML file")->capture_default_str();
     auto* const trace = app.add_option("--trace", words.trace, "Write each request into this file");
+    auto* const hide = app.add_flag("--hide-acls", words.hides_acls,
+                                    "Do not list access control lists; asked for by name, they are there");
     app.add_option("--counters", words.counters,
                    "Print the counters of a shared file as JSON, and nothing else")
-        ->excludes(source, mount_point, shared, model, trace);
+        ->excludes(source, mount_point, shared, model, trace, hide);
     try {
         app.parse(count, arguments);
         if (!words.counters.empty()) {

@@ -43,8 +43,10 @@ ObjectPtr PosixBacking::read(const ObjectKey& key) {
         case ObjectKind::own_extent:
             return read_extent(key);
         case ObjectKind::xattrs:
-            return read_xattrs(key.path);
+        case ObjectKind::acl:
+            return read_xattrs(key);
         case ObjectKind::xattr_batch:
+        case ObjectKind::acl_batch:
             return read_xattr_batch(key);
     }
     return make_error(EINVAL);

@@ -60,7 +60,7 @@ class PosixBacking final : public BackingStore {
     ObjectPtr read_batch(const ObjectKey& key);
     ObjectPtr read_entry(const std::string& path);
     ObjectPtr read_extent(const ObjectKey& key);
-    ObjectPtr read_xattrs(const std::string& path);
+    ObjectPtr read_xattrs(const ObjectKey& key);
     ObjectPtr read_xattr_batch(const ObjectKey& key);
 
     const Trees trees_;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -30,11 +31,13 @@ bool is_unsupported(int error) {
 
 // getxattr(2) fails like this for an attribute that was removed meanwhile, or that only others may read
 // (trusted.*).
-// An access control list that cannot be read is there all the same.
-bool is_none_for_this_user(const std::string& attribute, int error) {
-    const bool is_refused = error == EPERM || error == EACCES;
-    return error == ENODATA || is_unsupported(error) ||
-           (is_refused && !attribute.starts_with("system.posix_acl_"));
+bool is_none_for_this_user(int error) {
+    return error == ENODATA || is_unsupported(error) || error == EPERM || error == EACCES;
+}
+
+bool is_acl(const char* attribute) {
+    return std::ranges::any_of(acl_names,
+                               [attribute](const char* acl) { return std::strcmp(acl, attribute) == 0; });
 }
 
 // The bytes that `call` writes into a buffer.
@@ -68,10 +71,22 @@ std::size_t bytes_on_the_wire(const Xattrs& xattrs) {
     return bytes;
 }
 
-// All extended attributes of `name` in an open directory, without following a link. (There is no
-// llistxattrat(2) before Linux 6.13.)
-SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingCounters& counters) {
-    const std::string path = "/proc/self/fd/" + std::to_string(directory) + '/' + name;
+// (There is no llistxattrat(2) before Linux 6.13.)
+std::string path_below(int directory, const std::string& name) {
+    return "/proc/self/fd/" + std::to_string(directory) + '/' + name;
+}
+
+SystemResult<std::string> value_of(const std::string& path, const char* attribute,
+                                   BackingCounters& counters) {
+    return text_by(
+        [&](char* to, std::size_t bytes) { return ::lgetxattr(path.c_str(), attribute, to, bytes); },
+        counters);
+}
+
+// All listed attributes of `name` in an open directory, without following a link. Access control lists
+// without their values: those are objects of their own.
+SystemResult<Xattrs> listed_xattrs(int directory, const std::string& name, BackingCounters& counters) {
+    const std::string path = path_below(directory, name);
     const auto names =
         text_by([&](char* to, std::size_t bytes) { return ::llistxattr(path.c_str(), to, bytes); }, counters);
     if (!names) {
@@ -80,13 +95,10 @@ SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingC
     Xattrs xattrs;
     for (std::size_t at = 0; at < names->size(); at += std::strlen(&(*names)[at]) + 1) {
         const char* attribute = &(*names)[at];
-        auto value = text_by(
-            [&](char* to, std::size_t bytes) { return ::lgetxattr(path.c_str(), attribute, to, bytes); },
-            counters);
+        auto value = is_acl(attribute) ? SystemResult<std::string>() : value_of(path, attribute, counters);
         if (value) {
             xattrs.emplace_back(attribute, std::move(*value));
-        } else if (!is_none_for_this_user(attribute, value.error())) {
-            // Fail: without this attribute, a file could seem to have no access control list.
+        } else if (!is_none_for_this_user(value.error())) {
             return tl::unexpected(value.error());
         }
     }
@@ -94,9 +106,26 @@ SystemResult<Xattrs> all_xattrs(int directory, const std::string& name, BackingC
                                                                  : tl::unexpected(E2BIG);
 }
 
+// Whatever the list says. Any error but ENODATA stays one: a list that cannot be read is there all the same.
+SystemResult<Xattrs> acl_of(int directory, const std::string& name, AclType type, BackingCounters& counters) {
+    const char* attribute = acl_names[static_cast<std::size_t>(type)];
+    auto value = value_of(path_below(directory, name), attribute, counters);
+    if (value) {
+        return Xattrs{{attribute, std::move(*value)}};
+    }
+    return value.error() == ENODATA ? SystemResult<Xattrs>() : tl::unexpected(value.error());
+}
+
+// ENOTSUP is a property of the file or its filesystem, and no trouble that could pass.
+ObjectPtr make_xattr_error(int error) {
+    return is_unsupported(error) ? make_object(std::make_error_code(std::errc::not_supported))
+                                 : make_error(error);
+}
+
 }  // namespace
 
-ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
+ObjectPtr PosixBacking::read_xattrs(const ObjectKey& key) {
+    const std::string& path = key.path;
     auto& counters = counters_of(path);
     const auto parent = opener_.open_parent(path, counters);
     if (!parent) {
@@ -110,8 +139,10 @@ ObjectPtr PosixBacking::read_xattrs(const std::string& path) {
     if (mounts_.current()->is_lost(place)) {
         return make_error(ESTALE);
     }
-    auto xattrs = all_xattrs(parent->fd.get(), name, counters);
-    return xattrs ? make_object(std::move(*xattrs)) : make_error(xattrs.error());
+    auto xattrs = key.kind == ObjectKind::acl
+                      ? acl_of(parent->fd.get(), name, static_cast<AclType>(key.index), counters)
+                      : listed_xattrs(parent->fd.get(), name, counters);
+    return xattrs ? make_object(std::move(*xattrs)) : make_xattr_error(xattrs.error());
 }
 
 ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
@@ -128,22 +159,34 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
     const auto mounts = mounts_.current();
     std::vector<std::optional<Xattrs>> found(names.size());
     std::atomic<int> trouble = 0;
-    std::atomic<std::size_t> failed = 0;
+    std::atomic<std::size_t> asked = 0, failed = 0, unsupported = 0;
+    const bool is_of_acls = key.kind == ObjectKind::acl_batch;
     calls_->for_each(names.size(), [&](std::size_t i) {
         const std::string name(names[i].name);
         const std::string place = join_path(opened->path, name);
         if (mounts->obstacle(place) || mounts->is_lost(place)) {
             return;
         }
-        if (auto xattrs = all_xattrs(opened->fd.get(), name, counters)) {
+        // A link has none, and programs do not ask.
+        if (is_of_acls && S_ISLNK(names[i].attributes.mode)) {
+            return;
+        }
+        auto xattrs = is_of_acls ? acl_of(opened->fd.get(), name, AclType::access, counters)
+                                 : listed_xattrs(opened->fd.get(), name, counters);
+        ++asked;
+        if (xattrs) {
             found[i] = std::move(*xattrs);
         } else {
-            trouble = xattrs.error();
             ++failed;
+            if (is_unsupported(xattrs.error())) {
+                ++unsupported;
+            } else {
+                trouble = xattrs.error();
+            }
         }
     });
-    if (failed > 0 && failed == names.size()) {
-        return make_error(trouble);  // all failed: answer once for the batch
+    if (failed > 0 && failed == asked) {
+        return make_xattr_error(unsupported == failed ? ENOTSUP : trouble.load());  // once for the batch
     }
     XattrBatch batch;
     std::size_t left = batch_bytes_of_xattrs_max;

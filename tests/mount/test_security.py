@@ -13,6 +13,7 @@ import sys
 from copper import (NOBODY, as_nobody, clean_environment, command_lines, copper_program, daemon_program, key_of_job,
                     kill_all, mounts_below, processes_of, wait_until)
 from mounted import MountTestCase
+from slow_mounted import SlowTestCase
 
 TREE = "/usr/share/doc"
 
@@ -40,6 +41,56 @@ def read_if_there(path):
         return path.read_bytes() if path.is_file() else b""
     except FileNotFoundError:
         return b""
+
+
+class AccessControlListsThatAreNotListed(SlowTestCase):
+    """MooseFS does not name them in its lists of extended attributes; asked for by name, they are there."""
+
+    DENIES, ADMITS = f"u:{NOBODY}:-", f"u:{NOBODY}:r"
+
+    def setUp(self):
+        super().setUp()
+        self.need_root()
+        self.source = self.make_directory()
+        for name, mode, acl in (("denies", 0o644, self.DENIES), ("admits", 0o640, self.ADMITS), ("none", 0o644, None)):
+            pathlib.Path(self.source, name).write_text(name, encoding="utf-8")
+            os.chmod(f"{self.source}/{name}", mode)
+            if acl:
+                self.run_program("setfacl", "-m", acl, f"{self.source}/{name}")
+        self.slow = self.serve(options=["--hide-acls"])
+
+    def serve_mirror(self, options=()):
+        shown = self.slow.mount()
+        os.chmod(self.slow.directory, 0o755)
+        self.assertEqual([], os.listxattr(f"{shown}/denies"))
+        self.assertIn(b"\x02\0\0\0", os.getxattr(f"{shown}/denies", "system.posix_acl_access"))
+        job = self.launch(nodes=2, trees=[shown], options=options)
+        os.chmod(job.directory, 0o755)
+        return job, shown
+
+    def test_they_hold_for_every_user(self):
+        job, shown = self.serve_mirror(["--allow-other"])
+        for node in range(2):
+            for name, is_admitted in (("denies", False), ("admits", True), ("none", True)):
+                place = job.mirrored(node, f"{shown}/{name}")
+                with self.subTest(node=node, name=name):
+                    done = subprocess.run(as_nobody("cat", place), capture_output=True, text=True, check=False)
+                    self.assertEqual(name if is_admitted else "", done.stdout, done.stderr)
+
+    def test_they_are_shown_and_cost_nothing_else(self):
+        job, shown = self.serve_mirror()
+        before = self.slow.counters()
+        for node in range(2):
+            for name in ("denies", "admits", "none"):
+                place = job.mirrored(node, f"{shown}/{name}")
+                pathlib.Path(place).read_bytes()
+                os.access(place, os.R_OK)
+        self.assertEqual({}, {kind: count for kind, count in (self.slow.counters() - before).items() if "xattr" in kind})
+        for node in range(2):
+            place = job.mirrored(node, f"{shown}/denies")
+            self.assertEqual(os.getxattr(f"{self.source}/denies", "system.posix_acl_access"),
+                             os.getxattr(place, "system.posix_acl_access"))
+            self.assertEqual([], os.listxattr(place))
 
 
 class OtherUsers(MountTestCase):

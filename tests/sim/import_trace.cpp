@@ -163,8 +163,10 @@ ObjectPtr TraceStore::read(const ObjectKey& key) const {
         case ObjectKind::own_extent:
             return read_extent(key);
         case ObjectKind::xattrs:
+        case ObjectKind::acl:
             return make_object(Xattrs());
         case ObjectKind::xattr_batch:
+        case ObjectKind::acl_batch:
             return make_object(XattrBatch());
     }
     return nullptr;
@@ -239,6 +241,8 @@ std::vector<TraceStore::Step> TraceStore::steps_of(const ObjectKey& key, Client&
         }
         case ObjectKind::xattrs:
         case ObjectKind::xattr_batch:
+        case ObjectKind::acl:
+        case ObjectKind::acl_batch:
             break;
     }
     return steps;

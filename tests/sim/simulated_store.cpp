@@ -160,6 +160,7 @@ ObjectPtr SimulatedStore::read_directory(const ObjectKey& key,
                                           Listing::Detail::attributes))
                             : make_error(EAGAIN);
         case ObjectKind::xattr_batch:
+        case ObjectKind::acl_batch:
             return is_right ? make_object(XattrBatch()) : make_error(EAGAIN);
         default:
             return make_object(std::move(directory));
@@ -196,7 +197,7 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
             }
             const ObjectPtr object = read_without(key, std::nullopt);
             const bool tells_of_it = key.kind == ObjectKind::directory || key.kind == ObjectKind::batch ||
-                                     key.kind == ObjectKind::xattr_batch;
+                                     key.kind == ObjectKind::xattr_batch || key.kind == ObjectKind::acl_batch;
             if (!tells_of_it || key.path != parent_path(point) || object->error()) {
                 return object;
             }
@@ -220,7 +221,8 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
     };
     const int error = error_of(key.path, hidden);
     const bool is_of_directory = key.kind == ObjectKind::directory || key.kind == ObjectKind::batch ||
-                                 key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch;
+                                 key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch ||
+                                 key.kind == ObjectKind::acl_batch;
     if (key.kind == ObjectKind::entry && error == ENOENT &&
         error_of(std::string(parent_path(key.path)), hidden) == 0) {
         return listing({});
@@ -229,7 +231,7 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
         return make_error(error);
     }
     if (is_of_directory != is_directory(key.path) && key.kind != ObjectKind::entry &&
-        key.kind != ObjectKind::xattrs) {
+        key.kind != ObjectKind::xattrs && key.kind != ObjectKind::acl) {
         return make_error(is_of_directory ? ENOTDIR : EISDIR);
     }
     switch (key.kind) {
@@ -237,12 +239,14 @@ ObjectPtr SimulatedStore::read_without(const ObjectKey& key, const std::optional
         case ObjectKind::names:
         case ObjectKind::batch:
         case ObjectKind::xattr_batch:
+        case ObjectKind::acl_batch:
             return read_directory(key, hidden);
         case ObjectKind::entry:
             return listing({{.name = std::string(base_name(key.path)),
                              .target = {},
                              .attributes = attributes(key.path)}});
         case ObjectKind::xattrs:
+        case ObjectKind::acl:
             return make_object(Xattrs());
         case ObjectKind::extent:
         case ObjectKind::own_extent:

@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <optional>
@@ -23,10 +24,11 @@ namespace copper::test {
 class FaultyFilesystem {
   public:
     struct Faults {
-        std::atomic<int> everything = 0;      // the error of each call
-        std::atomic<int> xattr_value = 0;     // of getxattr
-        std::atomic<int> xattr_names = 0;     // of listxattr
-        std::atomic<long> seconds_ahead = 0;  // of all its stamps
+        std::atomic<int> everything = 0;       // the error of each call
+        std::atomic<int> xattr_value = 0;      // of getxattr
+        std::atomic<int> xattr_names = 0;      // of listxattr
+        std::atomic<bool> hides_acls = false;  // listxattr does not name them (as MooseFS)
+        std::atomic<long> seconds_ahead = 0;   // of all its stamps
         std::atomic<bool> whole_seconds = false;
     };
 
@@ -109,7 +111,23 @@ class FaultyFilesystem {
     }
     static int listxattr(const char* path, char* names, std::size_t bytes_max) {
         const int error = fault() != 0 ? -fault() : self().faults_.xattr_names.load();
-        return error != 0 ? -error : result_of(::llistxattr(real(path).c_str(), names, bytes_max));
+        if (error != 0 || !self().faults_.hides_acls) {
+            return error != 0 ? -error : result_of(::llistxattr(real(path).c_str(), names, bytes_max));
+        }
+        std::string all(65536, '\0');
+        const auto bytes = ::llistxattr(real(path).c_str(), all.data(), all.size());
+        std::string told;
+        for (std::size_t at = 0; at < static_cast<std::size_t>(std::max<ssize_t>(bytes, 0));) {
+            const std::string name(&all[at]);
+            at += name.size() + 1;
+            if (!name.starts_with("system.posix_acl_")) {
+                told.append(name).append(1, '\0');
+            }
+        }
+        if (bytes_max != 0) {
+            told.copy(names, bytes_max);
+        }
+        return bytes < 0 ? -errno : static_cast<int>(told.size());
     }
     static int getxattr(const char* path, const char* name, char* value, std::size_t bytes_max) {
         const int error = self().faults_.xattr_value;

@@ -24,7 +24,8 @@ def program():
 class SlowFilesystem:
     """A context manager: its mounts end with the block. All of them share the servers that `model` describes."""
 
-    def __init__(self, source, model="lustre"):
+    def __init__(self, source, model="lustre", options=()):
+        self.options = options  # of the program, for each mount
         self.source = os.path.realpath(source)
         self.model = model
         self.directory = None
@@ -60,7 +61,7 @@ class SlowFilesystem:
 
     def start_client(self, point, *options):
         # A session of its own, as a daemon has: the scheduler may treat each session as one (sched_autogroup).
-        client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model, *options],
+        client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model, *self.options, *options],
                                   start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.clients[int(os.path.basename(point))] = client
         # Asks the mount table, not the mount: a question to the mount would count.

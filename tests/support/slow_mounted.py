@@ -13,11 +13,11 @@ class SlowTestCase(MountTestCase):
         if not os.path.exists(program()):
             self.skipTest("needs libfuse 3.14 or later")
 
-    def serve(self, text=""):
+    def serve(self, text="", options=()):
         """A filesystem with a model of its own. What is left of it is a failure."""
         model = f"{self.make_directory()}/model.toml"
         pathlib.Path(model).write_text(text, encoding="utf-8")
-        slow = SlowFilesystem(self.source, model)
+        slow = SlowFilesystem(self.source, model, options)
         slow.__enter__()
         directory = slow.directory
 

@@ -136,6 +136,64 @@ TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
     });
 }
 
+// A list for the file's owner, one more user, the group and others, as setfacl(1) writes it.
+std::string some_acl() {
+    std::string acl("\2\0\0\0", 4);
+    const auto add = [&acl](char tag, char rights, const std::string& id = std::string(4, '\xff')) {
+        acl.append({tag, 0, rights, 0}).append(id);
+    };
+    add(0x01, 6);
+    add(0x02, 4, std::string("\x39\x30\0\0", 4));
+    add(0x04, 0);
+    add(0x10, 4);
+    add(0x20, 0);
+    return acl;
+}
+
+TEST_F(BackingFaults, AccessControlListsThatAreNotListedAreAskedForByName) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
+        faults.hides_acls = true;
+        for (const std::string name : {"file", "other"}) {
+            write_file(source + "/" + name, "");
+        }
+        ASSERT_EQ(::symlink("file", (source + "/link").c_str()), 0);
+        const std::string acl = some_acl();
+        ASSERT_EQ(::setxattr((source + "/file").c_str(), acl_names[0], acl.data(), acl.size(), 0), 0);
+        EXPECT_EQ(read(backing, ObjectKind::xattrs, point + "/file")->xattrs()->size(), 0U);
+
+        const auto& counted = backing.within_trees().xattrs;
+        std::uint64_t before = counted;
+        const auto ask = [&](const std::string& name, AclType type = AclType::access) {
+            return backing.read({ObjectKind::acl, point + name, static_cast<std::uint32_t>(type)});
+        };
+        ASSERT_NE(ask("/file")->xattrs(), nullptr);
+        EXPECT_EQ(*ask("/file")->xattrs(), (Xattrs{{"system.posix_acl_access", acl}}));
+        EXPECT_EQ(ask("/other")->xattrs()->size(), 0U);
+        EXPECT_EQ(ask("", AclType::defaults)->xattrs()->size(), 0U);
+        EXPECT_EQ(counted - before, 4U) << "one operation each";
+
+        const auto listed = read(backing, ObjectKind::directory, point);
+        const auto ask_all = [&] {
+            return backing.read({ObjectKind::acl_batch, point, 0, listed->directory()->version});
+        };
+        before = counted;
+        const auto batch = ask_all();
+        ASSERT_NE(batch->xattr_batch(), nullptr);
+        EXPECT_EQ(*batch->xattr_batch(), (XattrBatch{{{"file", Xattrs{{acl_names[0], acl}}}, {"link", {}}}}));
+        EXPECT_EQ(counted - before, 2U) << "links are not asked";
+
+        // A list that cannot be read is there all the same. That there are none at all stays true.
+        faults.xattr_value = EACCES;
+        EXPECT_EQ(ask("/file")->error().value(), EACCES);
+        EXPECT_EQ(ask_all()->error().value(), EACCES);
+        faults.xattr_value = EOPNOTSUPP;
+        for (const ObjectPtr& none : {ask("/file"), ask_all()}) {
+            EXPECT_EQ(none->error().value(), EOPNOTSUPP);
+            EXPECT_FALSE(none->lifetime);
+        }
+    });
+}
+
 // One name's trouble, or one that has much, does not keep the others from travelling together.
 TEST_F(BackingFaults, ABatchOfExtendedAttributesLeavesOutWhatIsToBeAskedForAlone) {
     run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {

@@ -411,7 +411,7 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
         EXPECT_EQ(piece->lifetime, error_lifetime);
         EXPECT_EQ(names_of(next, directory.path(), *piece->directory()), names);
     }
-    for (const auto kind : {ObjectKind::batch, ObjectKind::xattr_batch}) {
+    for (const auto kind : {ObjectKind::batch, ObjectKind::xattr_batch, ObjectKind::acl_batch}) {
         const auto batch = next.read({kind, directory.path(), 0, before.version});
         EXPECT_EQ(batch->error().value(), EAGAIN);
         EXPECT_EQ(batch->lifetime, error_lifetime);

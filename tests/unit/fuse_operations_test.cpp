@@ -459,6 +459,16 @@ TEST_F(FuseOperationsForEveryone, GiveNoBytesOfAFileOfAnotherGroup) {
     expect_no_bytes(0644, 0, 1);
 }
 
+// The kernel asks for the lists itself, and would refuse every access at ENOTSUP.
+TEST_F(FuseOperationsForEveryone, AFilesystemWithoutAccessControlListsHasNone) {
+    objects[{ObjectKind::acl, "/t/file", 0}] = make_object(std::make_error_code(std::errc::not_supported));
+    const InodeId file = lookup(tree(), "file").inode;
+    EXPECT_EQ(getxattr(file, acl_names[0], 100).error, ENODATA);
+    objects[{ObjectKind::acl, "/t/big", 0}] = make_error(EACCES);
+    EXPECT_EQ(getxattr(lookup(tree(), "big").inode, acl_names[0], 100).error, EACCES)
+        << "a list that cannot be read is there";
+}
+
 TEST_F(FuseOperationsForEveryone, AdoptAnotherVersionWithTheSameRights) {
     const InodeId file = lookup(tree(), "file").inode;
     put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 17, 5), "there");
@@ -1016,6 +1026,22 @@ TEST_F(FuseOperations, FollowsTheSizeRulesOfExtendedAttributes) {
     EXPECT_EQ(size.size, 14U);
     objects[{.kind = ObjectKind::xattrs, .path = "/t"}] = make_error(EOPNOTSUPP);
     EXPECT_EQ(getxattr(tree(), "user.a", 0).error, EOPNOTSUPP);
+}
+
+// Not those that the list has: not every filesystem lists them.
+TEST_F(FuseOperations, AccessControlListsAreAskedForByName) {
+    const InodeId file = lookup(tree(), "file").inode;
+    const ObjectKey access{ObjectKind::acl, "/t/file", 0};
+    objects[access] = make_object(Xattrs{{acl_names[0], "list"}});
+    objects[{ObjectKind::acl, "/t/file", 1}] = make_object(Xattrs());
+    EXPECT_EQ(getxattr(file, "system.posix_acl_access", 100).text, "list");
+    EXPECT_EQ(getxattr(file, "system.posix_acl_access", 0).size, 4U);
+    EXPECT_EQ(getxattr(file, "system.posix_acl_default", 100).error, ENODATA);
+}
+
+TEST_F(FuseOperations, AFilesystemWithoutAccessControlListsSaysSo) {
+    objects[{ObjectKind::acl, "/t/file", 0}] = make_object(std::make_error_code(std::errc::not_supported));
+    EXPECT_EQ(getxattr(lookup(tree(), "file").inode, acl_names[0], 100).error, EOPNOTSUPP);
 }
 
 TEST_F(FuseOperations, AFileWithoutALabelHasNone) {

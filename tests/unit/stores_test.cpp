@@ -100,7 +100,8 @@ class Stores : public testing::TestWithParam<Trouble> {
         const std::uint64_t here = version_of(simulated.read({.path = path}, GetParam()));
         const std::uint64_t there = version_of(backing.read({.path = real(path)}));
         const std::uint64_t other = 77;
-        for (const auto kind : {ObjectKind::names, ObjectKind::batch, ObjectKind::xattr_batch}) {
+        for (const auto kind :
+             {ObjectKind::names, ObjectKind::batch, ObjectKind::xattr_batch, ObjectKind::acl_batch}) {
             for (const bool is_right : {true, false}) {
                 const ObjectKey simulated_key{kind, path, 0, is_right ? here : other};
                 const ObjectKey real_key{kind, real(path), 0, is_right ? there : other};

@@ -464,10 +464,19 @@ TEST(WireRoundTrip, XattrBatches) {
     }
 }
 
+TEST(WireRoundTrip, AccessControlLists) {
+    const auto list = make_object(Xattrs{{"system.posix_acl_default", std::string("\2\0", 2)}});
+    const Publication result = round_trip(publication_of({ObjectKind::acl, "/app", 1}, list));
+    EXPECT_EQ(*result.object->xattrs(), *list->xattrs());
+    EXPECT_NE(round_trip(publication_of({ObjectKind::acl_batch, "/app", 7}, make_object(some_xattr_batch())))
+                  .object->xattr_batch(),
+              nullptr);
+}
+
 TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
     for (const ObjectKind kind :
          {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs,
-          ObjectKind::names, ObjectKind::xattr_batch}) {
+          ObjectKind::names, ObjectKind::xattr_batch, ObjectKind::acl, ObjectKind::acl_batch}) {
         for (const std::optional<std::chrono::milliseconds> lifetime :
              {std::optional<std::chrono::milliseconds>(), std::optional(0ms), std::optional(1000ms)}) {
             const auto error = make_object(std::error_code(EACCES, std::generic_category()), lifetime);
@@ -638,7 +647,7 @@ void expect_sound(const std::vector<News>& news) {
 // A version and an index are for what has them.
 bool has_parts(ObjectKind kind) {
     return kind == ObjectKind::extent || kind == ObjectKind::names || kind == ObjectKind::batch ||
-           kind == ObjectKind::xattr_batch;
+           kind == ObjectKind::xattr_batch || kind == ObjectKind::acl || kind == ObjectKind::acl_batch;
 }
 
 // Every value in every byte of the header, vouched for: nothing crashes, and what is accepted is usable.
@@ -959,10 +968,11 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
 }
 
 TEST(WireNonsense, UnknownEnumerators) {
-    for (const int value : {7, 8, 77, 255}) {
+    for (const int value : {9, 10, 77, 255}) {
         expect_refused(Interest{.key = {static_cast<ObjectKind>(value), "/a"}}, "a kind");
         expect_refused(publication_of({static_cast<ObjectKind>(value), "/a"}, some_listing()), "a kind");
     }
+    expect_refused(Interest{.key = {ObjectKind::acl, "/a", 2}}, "an access control list of another type");
     expect_refused(Interest{.key = {ObjectKind::extent, "/a"}, .why = static_cast<FetchFor>(3)}, "a reason");
 }
 

@@ -120,6 +120,66 @@ TEST_F(XattrsResolved, WithoutABatchEachIsAskedForAlone) {
     EXPECT_EQ(value_of(path(600)), "600");
 }
 
+class AclsResolved : public XattrsResolved {
+  protected:
+    static ObjectKey alone(int i, AclType type = AclType::access) {
+        return {ObjectKind::acl, path(i), static_cast<std::uint32_t>(type)};
+    }
+    static ObjectKey acl_batch(std::size_t number) {
+        return {ObjectKind::acl_batch, "/t/d", static_cast<std::uint32_t>(number), version};
+    }
+    static ObjectPtr list_of(const std::string& value, AclType type = AclType::access) {
+        return make_object(Xattrs{{acl_names[static_cast<std::size_t>(type)], value}});
+    }
+    // "-" for none.
+    std::string acl_of(int i, AclType type = AclType::access) {
+        std::string value;
+        resolver.resolve_acl(path(i), type, [&](const XattrResolver::Resolution& xattrs) {
+            value = !xattrs ? xattrs.error().message() : xattrs->empty() ? "-" : xattrs->at(0).second;
+        });
+        return value;
+    }
+};
+
+TEST_F(AclsResolved, ManyNamesTakeFewObjects) {
+    constexpr int few = static_cast<int>(BatchEvidence::in_a_row);
+    for (int i = 0; i < few; ++i) {
+        objects[alone(i)] = list_of(std::to_string(i));
+        EXPECT_EQ(acl_of(i), std::to_string(i));
+    }
+    objects[acl_batch(0)] = make_object(
+        XattrBatch{.entries = {{name(100), Xattrs{{acl_names[0], "100"}}}, {name(101), std::nullopt}}});
+    objects[acl_batch(1)] = make_object(XattrBatch());
+    objects[alone(101)] = list_of("101");
+    for (int i = few; i < 1000; ++i) {
+        EXPECT_EQ(acl_of(i), i == 100 || i == 101 ? std::to_string(i) : "-");
+    }
+    EXPECT_EQ(fetched[ObjectKind::acl], few + 1);
+    EXPECT_EQ(fetched[ObjectKind::acl_batch], 2);
+    EXPECT_EQ(fetched[ObjectKind::xattrs] + fetched[ObjectKind::xattr_batch], 0);
+}
+
+TEST_F(AclsResolved, AFilesystemWithoutThemSaysSoForAWholeBatch) {
+    put_directory(test::at_once);
+    objects[acl_batch(0)] = make_object(std::make_error_code(std::errc::not_supported));
+    for (int i = 0; i < 100; ++i) {
+        EXPECT_EQ(acl_of(i), std::generic_category().message(EOPNOTSUPP));
+    }
+    EXPECT_EQ(fetched[ObjectKind::acl_batch], 1);
+    EXPECT_EQ(fetched[ObjectKind::acl], 0);
+    objects[acl_batch(1)] = make_error(EIO);
+    objects[alone(700)] = list_of("700");
+    EXPECT_EQ(acl_of(700), "700") << "other trouble of a batch is not that of each";
+}
+
+// Programs seldom want them, and only of directories.
+TEST_F(AclsResolved, TheListsForNewFilesAreAskedForAlone) {
+    put_directory(test::at_once);
+    objects[alone(3, AclType::defaults)] = list_of("new", AclType::defaults);
+    EXPECT_EQ(acl_of(3, AclType::defaults), "new");
+    EXPECT_EQ(fetched[ObjectKind::acl_batch], 0);
+}
+
 TEST_F(XattrsResolved, TwoDirectoriesByTurns) {
     std::vector<Listing::NewEntry> entries;
     for (int i = 0; i < 100; ++i) {
