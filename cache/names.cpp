@@ -55,7 +55,7 @@ void get_piece(Cache& cache, const std::string& path, const ObjectPtr& directory
                   } else if (object->error()) {
                       waiter({.holder = object});
                   } else {
-                      const ObjectPtr now = make_object(object->content);  // as long as the job runs
+                      const ObjectPtr now = make_directory(*object->directory());
                       cache.deliver({.kind = ObjectKind::directory, .path = path}, now);
                       waiter({.holder = now});
                   }

@@ -174,6 +174,11 @@ ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> 
     return std::make_shared<const Object>(Object{std::move(content), lifetime});
 }
 
+ObjectPtr make_directory(Directory directory) {
+    const auto lifetime = directory.is_proven ? std::nullopt : std::optional(doubtful_lifetime);
+    return make_object(std::move(directory), lifetime);
+}
+
 ObjectPtr make_error(std::errc error) {
     return make_object(std::make_error_code(error), error_lifetime);
 }

@@ -158,6 +158,9 @@ struct Directory {
     std::uint64_t entries = 0;
     std::vector<std::string> first_names;  // of each piece: piece_entries entries, in the last one the rest
     Listing names;                         // the only piece; empty if there are several
+    // If not, a name that moved while the directory was read may be missing, or a mount in it is gone. This
+    // stays true whatever the directory answers; how long an answer is kept is Object::lifetime.
+    bool is_proven = true;
     // How long the reader waits for one operation on its filesystem.
     std::chrono::microseconds operation_time{0};
 
@@ -232,10 +235,12 @@ constexpr std::size_t allocated_bytes(std::size_t bytes) {
 using ObjectPtr = std::shared_ptr<const Object>;
 
 inline constexpr std::chrono::milliseconds error_lifetime{1000};
-// For a directory that changed during each reading of it, and for the names in one whose mount is gone.
+// For a directory that is not proven, and for what nobody has confirmed.
 inline constexpr std::chrono::milliseconds doubtful_lifetime{2000};
 
 ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
+// A directory's own object: for as long as the job runs, if it is proven.
+ObjectPtr make_directory(Directory directory);
 ObjectPtr make_error(std::errc error);
 ObjectPtr make_error(int error_number);
 

@@ -48,7 +48,11 @@ ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
 
 // Nobody has confirmed what this node found, and other nodes may find something better.
 ObjectPtr for_a_while(const ObjectPtr& object) {
-    return make_object(object->content,
+    Content content = object->content;
+    if (auto* directory = std::get_if<Directory>(&content)) {
+        directory->is_proven = false;
+    }
+    return make_object(std::move(content),
                        std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
 }
 

@@ -98,16 +98,13 @@ void complete_types(Names& names, int directory, ConcurrentCalls& calls, Backing
     names.erase(gone);
 }
 
-ListedDirectoryPtr make_listed(const Names& names, Directory directory, std::optional<Version> listed,
-                               std::optional<std::chrono::milliseconds> lifetime) {
+ListedDirectoryPtr make_listed(const Names& names, Directory directory, std::optional<Version> listed) {
     std::vector<ObjectPtr> pieces;
     for (std::uint32_t i = 0; !directory.has_all_names() && i < directory.first_names.size(); ++i) {
         pieces.push_back(make_object(names.piece(i)));
     }
-    return std::make_shared<ListedDirectory>(
-        ListedDirectory{.object = make_object(std::move(directory), lifetime),
-                        .pieces = std::move(pieces),
-                        .listed = listed});
+    return std::make_shared<ListedDirectory>(ListedDirectory{
+        .object = make_directory(std::move(directory)), .pieces = std::move(pieces), .listed = listed});
 }
 
 }  // namespace
@@ -148,11 +145,14 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
         return tl::unexpected(before.error());
     }
     if (auto current = listed_.find(directory.path, version_of(before->attributes)); current != nullptr) {
-        const auto lifetime = lifetime_in(directory.place.path);
-        const bool is_same = lifetime == current->object->lifetime;
-        return ListedDirectories::Found{
-            .object = is_same ? current->object : make_object(current->directory(), lifetime),
-            .names = std::move(current)};
+        ObjectPtr object = current->object;
+        const bool is_proven = !lifetime_in(directory.place.path);
+        if (is_proven != current->directory().is_proven) {
+            Directory content = current->directory();
+            content.is_proven = is_proven;
+            object = make_directory(std::move(content));
+        }
+        return ListedDirectories::Found{.object = std::move(object), .names = std::move(current)};
     }
     const TimeWaited to_read;
     auto names = read_names(directory.stream, directory.place, directory.counters);
@@ -175,9 +175,8 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     }
     const bool is_unchanged = version_of(before->attributes) == version_of(*after);
     const auto listed = is_unchanged && before->is_settled ? std::optional(version_of(*after)) : std::nullopt;
-    // Not for ever: a name that moved while it was read may be in it twice, or not at all.
-    const auto lifetime = listed ? lifetime_in(directory.place.path) : std::optional(doubtful_lifetime);
-    auto made = make_listed(*names, std::move(content), listed, lifetime);
+    content.is_proven = listed && !lifetime_in(directory.place.path);
+    auto made = make_listed(*names, std::move(content), listed);
     return ListedDirectories::Found{.object = made->object, .names = std::move(made)};
 }
 
@@ -227,7 +226,7 @@ ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
 ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
     const auto [object, listed] = find_names(key);
     if (listed == nullptr || listed->directory().version != key.version) {
-        return make_object(object->content, error_lifetime);
+        return make_object(object->content, error_lifetime);  // the life of this answer, not of the directory
     }
     if (key.index >= listed->directory().first_names.size()) {
         return make_error(EINVAL);

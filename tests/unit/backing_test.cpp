@@ -18,6 +18,8 @@
 
 #include "base/path.hpp"
 #include "cache/backing/calls.hpp"
+#include "cache/cache.hpp"
+#include "cache/names.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/coarse_filesystem.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -417,6 +419,48 @@ TEST_P(Backing, PiecesOfTwoVersionsAreNeverMixed) {
         EXPECT_EQ(batch->lifetime, error_lifetime);
     }
     EXPECT_EQ(next.within_trees().listings, 1U);
+}
+
+// A directory of several pieces that somebody writes into, and a reader that does not have the names of the
+// version that a node asks for.
+TEST_P(Backing, ANameThatWasMissedInAHugeDirectoryAppearsWhenTheDoubtEnds) {
+    fill(piece_entries + 100);
+    const ObjectPtr before = read(ObjectKind::directory, directory.path());
+    ASSERT_EQ(before->directory()->first_names.size(), 2U);
+    PosixBacking next(Trees({directory.path()}), GetParam());
+    TimePoint time{std::chrono::hours(1)};
+    Cache cache({.budget_bytes = 1U << 30U, .clock = [&] { return time; }},
+                [&](const ObjectKey& key, FetchFor) { cache.deliver(key, next.read(key)); });
+    cache.deliver({ObjectKind::directory, directory.path()}, before);
+    const auto is_present = [&](const std::string& name) {
+        std::optional<bool> found;
+        find_name(cache, directory.path(), name,
+                  [&](const NameFound& told) { found = std::holds_alternative<Present>(told); });
+        return found.value_or(false);
+    };
+    {
+        std::atomic<bool> is_over = false;
+        std::thread writer([&] {
+            for (int i = 0; !is_over; ++i) {
+                write_file(directory / ("written" + std::to_string(i)), "");
+                std::this_thread::sleep_for(milliseconds(3));
+            }
+        });
+        while (!std::filesystem::exists(directory / "written0")) {
+            std::this_thread::sleep_for(milliseconds(1));
+        }
+        EXPECT_FALSE(is_present("written-last"));
+        is_over = true;
+        writer.join();
+    }
+    write_file(directory / "written-last", "");
+    let_settle();
+    time += doubtful_lifetime;
+    EXPECT_TRUE(is_present("written-last"));
+    time += doubtful_lifetime;
+    const auto listings = next.within_trees().listings.load();
+    EXPECT_FALSE(is_present("absent"));
+    EXPECT_EQ(next.within_trees().listings, listings) << "it is proven now, so the job keeps it";
 }
 
 TEST_P(Backing, ExtendedAttributesOfAHugeDirectoryComeByThePositionAmongItsNames) {

@@ -125,7 +125,9 @@ class Resolve : public testing::Test {
     std::set<ObjectKey> asked;
     std::vector<std::string> fetched;
     std::map<ObjectKind, int> fetched_of;
-    Cache cache{{.budget_bytes = 1U << 30U}, [this](const ObjectKey& key, FetchFor) { fetch(key); }};
+    TimePoint time{std::chrono::hours(1)};
+    Cache cache{{.budget_bytes = 1U << 30U, .clock = [this] { return time; }},
+                [this](const ObjectKey& key, FetchFor) { fetch(key); }};
     EntryResolver resolver{cache, trees};
 };
 
@@ -318,6 +320,26 @@ TEST_F(Resolve, ADirectoryThatHasOtherNamesByNowIsAskedAnew) {
     EXPECT_EQ(cache.find(directory)->directory()->version, 8U);
     EXPECT_FALSE(cache.find(directory)->lifetime) << "and so it is from now on";
     EXPECT_EQ(std::count(fetched.begin(), fetched.end(), to_string(directory)), 1);
+}
+
+// It changed while its reader listed it, so a name may be missing. That is not the job's truth.
+TEST_F(Resolve, OtherNamesThatAreNotProvenAreAskedForAgain) {
+    objects[directory] = make(7, 0, 3 * piece_entries);
+    Directory missing = *make(8, 1, 3 * piece_entries)->directory();
+    missing.is_proven = false;
+    objects[piece(0, 7)] = make_object(missing, error_lifetime);
+    const std::string name = "missed";
+    EXPECT_FALSE(is_present(name));
+    EXPECT_FALSE(is_present(number(0))) << "it is gone";
+    EXPECT_EQ(cache.find(directory)->lifetime, doubtful_lifetime);
+    EXPECT_FALSE(resolve("/tree", number(0)).lasts) << "nor does the kernel keep it";
+
+    Directory whole = *make(9, 0, 3 * piece_entries)->directory();
+    objects[directory] = make_object(whole);
+    put_entry(number(0), 5);
+    time += doubtful_lifetime;
+    EXPECT_TRUE(is_present(number(0)));
+    EXPECT_TRUE(resolve("/tree", "absent").lasts);
 }
 
 TEST_F(Resolve, ADirectoryThatIsSmallByNow) {

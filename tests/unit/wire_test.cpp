@@ -487,6 +487,19 @@ TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
     round_trip(publication_of({ObjectKind::directory, "/app"}, make_object(Directory(), 0ms)));
 }
 
+// A node keeps what another one could not prove no longer than that one does.
+TEST(WireRoundTrip, WhetherADirectoryIsProven) {
+    for (const bool is_proven : {true, false}) {
+        Directory directory = *huge_directory()->directory();
+        directory.is_proven = is_proven;
+        const auto answer = make_object(directory, error_lifetime);
+        const Publication result = round_trip(publication_of({ObjectKind::names, "/app", 1, 7}, answer));
+        ASSERT_NE(result.object->directory(), nullptr);
+        EXPECT_EQ(result.object->directory()->is_proven, is_proven);
+        EXPECT_EQ(result.object->lifetime, error_lifetime);
+    }
+}
+
 // The lane follows from the size in memory: nothing may be larger on the wire, or the fabric would not take
 // it.
 TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
