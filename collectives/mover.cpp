@@ -15,14 +15,15 @@ constexpr std::size_t levels_max = 16;
 // Other nodes wait for answers during a tick. The next tick does the rest.
 constexpr std::size_t due_of_a_tick_max = 1024;
 
-// Errors that a node gets if its own mount of the backing filesystem is broken, stale or missing, or if it
-// has no resources left. All nodes might also get them.
-bool is_perhaps_trouble_of_one_node(int error) {
-    constexpr std::array suspicious = {
-        EIO,        ESTALE,    ENOTCONN,  ETIMEDOUT, ENODEV,  ENXIO,  EHOSTDOWN, EHOSTUNREACH, ECONNREFUSED,
-        ECONNRESET, EREMOTEIO, ESHUTDOWN, ENOENT,    ENOTDIR, EMFILE, ENFILE,    ENOMEM};
-    return std::ranges::find(suspicious, error) != suspicious.end();
-}
+// Errors that may be the trouble of one node. All nodes might also get them.
+constexpr std::array errors_to_doubt = {
+    EIO,         EREMOTEIO,   ESTALE,      ENODEV,       ENXIO,  // its mount is broken or stale
+    ENOENT,      ENOTDIR,                                        // or missing
+    ENOTCONN,    ETIMEDOUT,   EHOSTDOWN,   EHOSTUNREACH, ECONNREFUSED, ECONNRESET, ESHUTDOWN, ENETDOWN,
+    ENETUNREACH,                                    // its network
+    EACCES,      EKEYEXPIRED, EKEYREVOKED, ENOKEY,  // its ticket has expired
+    EMFILE,      ENFILE,      ENOMEM,               // it has no resources left
+};
 
 // Nothing if the object is beyond doubt.
 std::optional<int> doubt_of(const Object& object) {
@@ -32,7 +33,8 @@ std::optional<int> doubt_of(const Object& object) {
         return Finding::empty;
     }
     const int error = object.error().value();
-    return is_perhaps_trouble_of_one_node(error) ? std::optional(error) : std::nullopt;
+    const bool is_doubtful = std::ranges::find(errors_to_doubt, error) != errors_to_doubt.end();
+    return is_doubtful ? std::optional(error) : std::nullopt;
 }
 
 ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
@@ -54,6 +56,12 @@ ObjectPtr for_a_while(const ObjectPtr& object) {
     }
     return make_object(std::move(content),
                        std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
+}
+
+// Two nodes have met the same error. It has taken two reads, so it is kept twice as long as one that takes
+// one read: many programs may ask for what nobody may read.
+ObjectPtr confirmed(const ObjectPtr& object) {
+    return object->error() ? make_object(object->content, 2 * error_lifetime) : object;
 }
 
 template <typename Options>
@@ -366,8 +374,10 @@ void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& 
         doubt && std::any_of(wait.findings.begin(), wait.findings.end(), [&](const Finding& finding) {
             return finding.error == *doubt && finding.reader != membership_.self();
         });
-    if (!doubt || is_agreed) {
+    if (!doubt) {
         publish(key, object);
+    } else if (is_agreed) {
+        publish(key, confirmed(object));
     } else if (!pass_on(key, wait, *doubt)) {
         publish(key, membership_.size() > 1 ? for_a_while(object) : object);
     }

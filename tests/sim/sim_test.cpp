@@ -195,8 +195,9 @@ TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {
 TEST(Simulation, ABrokenMountHarmsNobody) {
     constexpr std::array troubles = {Trouble::never_mounted, Trouble::submount_never_mounted,
                                      Trouble::unmounted,     Trouble::submount_unmounted,
-                                     Trouble::stale,         Trouble::io_error};
-    for_each_seed(50, [&](std::uint64_t seed) {
+                                     Trouble::stale,         Trouble::io_error,
+                                     Trouble::ticket_expired};
+    for_each_seed(56, [&](std::uint64_t seed) {
         Scenario scenario = random_scenario(seed, Faults::none);
         scenario.nodes = std::min(scenario.nodes, 100U) + 1;
         scenario.broken_mounts = 1;

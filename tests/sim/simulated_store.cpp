@@ -211,6 +211,8 @@ ObjectPtr SimulatedStore::read(const ObjectKey& key, Trouble trouble) const {
             return make_error(ESTALE);
         case Trouble::io_error:
             return make_error(EIO);
+        case Trouble::ticket_expired:
+            return make_error(EACCES);
     }
     return nullptr;
 }

@@ -31,6 +31,7 @@ enum class Trouble : std::uint8_t {
     submount_unmounted,      // directory(0)'s did
     stale,                   // the server answers ESTALE
     io_error,                // or EIO
+    ticket_expired,          // or EACCES
 };
 
 class SimulatedStore {

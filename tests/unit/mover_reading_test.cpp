@@ -119,7 +119,7 @@ TEST(MoverReading, AnExpiredErrorIsAskedForAgainAllTheWay) {
         ASSERT_EQ(interests.size(), 1U) << "round " << round;
         reader.mover.receive(child.membership.self(), interests[0].second, now);
         ASSERT_EQ(reader.effects.reads.size(), static_cast<std::size_t>(round) + 1);
-        reader.mover.read_done(listing_key, make_error(std::errc::permission_denied), now);
+        reader.mover.read_done(listing_key, make_error(ELOOP), now);
         const auto publications = reader.effects.take<Publication>();
         ASSERT_EQ(publications.size(), 1U);
         EXPECT_GT(publications[0].second.serial, serial);
@@ -199,7 +199,9 @@ struct BrokenReader : Node {
 TEST(MoverReading, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
     const ObjectPtr nothing = make_object(Directory());
     for (const ObjectPtr& met :
-         {make_error(EIO), make_error(ENOTCONN), make_error(ENOENT), make_error(EMFILE), nothing}) {
+         {make_error(EIO), make_error(ENOTCONN), make_error(ENOENT), make_error(EMFILE), make_error(EACCES),
+          make_error(EKEYEXPIRED), make_error(EKEYREVOKED), make_error(ENOKEY), make_error(ENETDOWN),
+          make_error(ENETUNREACH), nothing}) {
         BrokenReader reader(met);
         EXPECT_FALSE(reader.has_resigned()) << "not before another node has read better";
         const ObjectPtr object = small_object();
@@ -225,10 +227,15 @@ TEST(MoverReading, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
 }
 
 TEST(MoverReading, AnErrorThatTwoNodesMeetIsTheFilesystems) {
-    for (const ObjectPtr& met : {make_error(EIO), make_object(Directory())}) {
+    for (const ObjectPtr& met : {make_error(EIO), make_error(EACCES), make_object(Directory())}) {
         BrokenReader reader(met);
         reader.next_reads(met);
-        EXPECT_EQ(reader.effects.delivered, std::vector{met});
+        ASSERT_EQ(reader.effects.delivered.size(), 1U);
+        const Object& told = *reader.effects.delivered[0];
+        EXPECT_EQ(told.error(), met->error());
+        EXPECT_EQ(told.content.index(), met->content.index());
+        EXPECT_EQ(told.lifetime, met->lifetime ? std::optional(2 * error_lifetime) : std::nullopt)
+            << "as many reads a second as an error that nobody doubts";
         EXPECT_FALSE(reader.has_resigned()) << "a file that is broken for all unseats no reader";
         EXPECT_TRUE(reader.next.effects.take<Interest>().empty());
     }
@@ -363,7 +370,7 @@ TEST(MoverReading, WhereTheNextReaderIsLostAThirdReads) {
 TEST(MoverReading, AnErrorThatNoMountExplainsIsPublishedAtOnce) {
     Node reader(reader_of(listing_key));
     reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
-    reader.mover.read_done(listing_key, make_error(EACCES), start);
+    reader.mover.read_done(listing_key, make_error(ELOOP), start);
     EXPECT_EQ(reader.effects.take<Publication>().size(), 1U);
     EXPECT_TRUE(reader.effects.take<Interest>().empty());
 }

@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -117,7 +118,9 @@ class Stores : public testing::TestWithParam<Trouble> {
         if (!mount_at(point)) {
             return "no tmpfs";
         }
-        if (trouble == Trouble::stale || trouble == Trouble::io_error) {
+        const std::map<Trouble, int> errors = {
+            {Trouble::stale, ESTALE}, {Trouble::io_error, EIO}, {Trouble::ticket_expired, EACCES}};
+        if (const auto error = errors.find(trouble); error != errors.end()) {
             const auto source = directory / "source";
             EXPECT_EQ(::mkdir(source.c_str(), 0755), 0);
             fill(source, true);
@@ -126,7 +129,7 @@ class Stores : public testing::TestWithParam<Trouble> {
                 return "no /dev/fuse";
             }
             PosixBacking backing{Trees({point})};
-            filesystem.faults().everything = trouble == Trouble::stale ? ESTALE : EIO;
+            filesystem.faults().everything = error->second;
             compare(backing);
             return std::nullopt;
         }
@@ -155,7 +158,8 @@ class Stores : public testing::TestWithParam<Trouble> {
 INSTANTIATE_TEST_SUITE_P(In, Stores,
                          testing::Values(Trouble::none, Trouble::never_mounted,
                                          Trouble::submount_never_mounted, Trouble::unmounted,
-                                         Trouble::submount_unmounted, Trouble::stale, Trouble::io_error));
+                                         Trouble::submount_unmounted, Trouble::stale, Trouble::io_error,
+                                         Trouble::ticket_expired));
 
 TEST_P(Stores, AnswerAlike) {
     const auto reason = test::run_in_child([&]() -> std::optional<std::string> {
