@@ -7,7 +7,8 @@
 // next open reads the new Version. If it has the same size, but the kernel has bytes of the old one, the same
 // happens. If it has the same size and the kernel has no bytes, the inode takes the new Version, and the
 // kernel is told that its attributes are out of date. That takes no page lock, so it may happen while a read
-// waits.
+// waits. While the file changes (EAGAIN), the read fails with ESTALE, too; the next lookup finds out which
+// Version the file has by then.
 //
 // Why another size needs a new inode: a short reply shrinks the kernel's i_size only if nothing else changed
 // the inode's attributes since the request began (fs/fuse/file.c: fuse_read_update_size), which the daemon
@@ -128,7 +129,11 @@ const Attributes& newest(const std::vector<ObjectPtr>& objects) {
 }  // namespace
 
 void Operations::answer_read(const ReplyPtr& reply, const PendingRead& pending) {
-    if (const int error = error_of(pending.objects)) {
+    if (const int error = error_of(pending.objects); error == EAGAIN) {
+        unsettled_.add(pending.path);
+        fail_as_stale(reply, inodes_.place(pending.inode));
+        return;
+    } else if (error != 0) {
         reply->error(error);
         return;
     }
@@ -182,6 +187,9 @@ void Operations::find_version(const ReplyPtr& reply, InodeId inode, ObjectKey ke
         key, answering(reply, [this, inode, key, found, attempts](const ReplyPtr& answer,
                                                                   const ObjectPtr& object) {
             const Extent* extent = object->extent();
+            if (object->error() == std::errc::resource_unavailable_try_again) {
+                unsettled_.add(key.path);
+            }
             if (extent == nullptr || attempts <= 1 || version_of(extent->attributes) == version_of(found)) {
                 supersede(answer, inode, extent != nullptr ? extent->attributes : found);
             } else {
@@ -191,12 +199,15 @@ void Operations::find_version(const ReplyPtr& reply, InodeId inode, ObjectKey ke
 }
 
 void Operations::supersede(const ReplyPtr& reply, InodeId inode, const Attributes& attributes) {
-    const auto place = inodes_.supersede(inode, attributes);
-    if (!place) {
+    fail_as_stale(reply, inodes_.supersede(inode, attributes));
+}
+
+// Replies only when the next open will look the name up.
+void Operations::fail_as_stale(const ReplyPtr& reply, const std::optional<InodeTable::Place>& place) {
+    if (!place || place->name.empty()) {
         reply->error(ESTALE);
         return;
     }
-    // Reply only when the next open will find the new inode.
     notices_.name(place->parent, place->name, [reply] {
         if (reply->begin()) {
             reply->error(ESTALE);

@@ -106,6 +106,36 @@ void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std:
     }
 }
 
+// Of a file that was changing when a program read it. The snapshot may know an older version of it than its
+// bytes are of by now, in another size. So the bytes are asked for first.
+void Operations::answer_unsettled_lookup(const ReplyPtr& reply, InodeId parent, const std::string& path,
+                                         const Resolution& resolution) {
+    const std::string name(base_name(path));
+    const auto& found = resolution.found;
+    const bool is_file = found && *found && S_ISREG((*found)->attributes.mode);
+    const auto told = is_file ? inodes_.look_up(parent, name, (*found)->attributes) : std::nullopt;
+    if (!told) {
+        unsettled_.remove(path);
+        answer_lookup(reply, parent, name, resolution);
+        return;
+    }
+    cache_.get(extent_key(path, told->attributes, Source::shared),
+               answering(reply, [this, parent, path, name, resolution, told = *told](
+                                    const ReplyPtr& answer, const ObjectPtr& object) {
+                   const bool is_unsettled = object->error() == std::errc::resource_unavailable_try_again;
+                   if (!is_unsettled) {
+                       unsettled_.remove(path);
+                   }
+                   const Extent* extent = object->extent();
+                   if (extent != nullptr && version_of(extent->attributes) != version_of(told.attributes)) {
+                       inodes_.supersede(told.inode, extent->attributes);
+                   }
+                   answer_lookup(answer, parent, name,
+                                 {.found = resolution.found, .lasts = resolution.lasts && !is_unsettled});
+                   inodes_.forget(told.inode, 1);
+               }));
+}
+
 void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
     ++counters_.lookup;
     if (name.size() > name_bytes_max) {
@@ -125,7 +155,11 @@ void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
                      answering(std::move(reply), [this, parent, path = join_path(*directory, name),
                                                   arrived = SteadyClock::now()](
                                                      const ReplyPtr& answer, const Resolution& resolution) {
-                         answer_lookup(answer, parent, std::string(base_name(path)), resolution);
+                         if (unsettled_.contains(path)) {
+                             answer_unsettled_lookup(answer, parent, path, resolution);
+                         } else {
+                             answer_lookup(answer, parent, std::string(base_name(path)), resolution);
+                         }
                          counters_.lookup_latency.record(SteadyClock::now() - arrived);
                          const bool is_absent = resolution.found && !*resolution.found;
                          counters_.hot_paths.count(path, {.absent = is_absent ? 1U : 0U});

@@ -19,6 +19,7 @@
 #include "fuse/passthrough.hpp"
 #include "fuse/reply.hpp"
 #include "fuse/session.hpp"
+#include "fuse/unsettled_names.hpp"
 
 namespace copper {
 
@@ -95,6 +96,8 @@ class Operations {
                                             const Listing::Entry& entry);
     void answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
                        const Resolution& resolution);
+    void answer_unsettled_lookup(const ReplyPtr& reply, InodeId parent, const std::string& path,
+                                 const Resolution& resolution);
     // The state of a readdir.
     struct DirectoryRequest {
         InodeId inode = 0;
@@ -118,6 +121,7 @@ class Operations {
     void find_version(const ReplyPtr& reply, InodeId inode, ObjectKey key, const Attributes& found,
                       int attempts);
     void supersede(const ReplyPtr& reply, InodeId inode, const Attributes& attributes);
+    void fail_as_stale(const ReplyPtr& reply, const std::optional<InodeTable::Place>& place);
 
     const SessionOptions options_;
     Cache& cache_;
@@ -130,6 +134,7 @@ class Operations {
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // during the reply
     Walk walk_;
+    UnsettledNames unsettled_;
 };
 
 struct stat to_stat(const InodeTable::Told& told);

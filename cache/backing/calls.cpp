@@ -108,31 +108,49 @@ SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, millisec
     return found.map([](const auto& seen) { return seen.first; });
 }
 
-SystemResult<std::uint64_t> filesystem_of(int directory) {
+SystemResult<ParentDirectory> parent_directory(int fd) {
     struct statx status {};
-    if (::statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) != 0) {
+    if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) != 0) {
         return tl::unexpected(errno);
     }
-    return ::makedev(status.stx_dev_major, status.stx_dev_minor);
+    return ParentDirectory{.fd = fd, .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
 }
 
-SystemResult<Listing::NewEntry> entry_at(int directory, std::uint64_t filesystem, std::string name,
-                                         FilesystemClocks& clocks, BackingCounters& counters) {
+SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::string name,
+                                     FilesystemClocks& clocks, IfUnsettled if_unsettled,
+                                     BackingCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto status = status_at(directory, name, counters);
+        const auto status = status_at(directory.fd, name, counters);
         if (!status) {
             return tl::unexpected(status.error());
         }
-        clocks.note(status->filesystem, status->attributes.changed);
-        const auto target = S_ISLNK(status->attributes.mode) ? readlink_at(directory, name, counters)
-                                                             : SystemResult<std::string>();
+        const Attributes& attributes = status->attributes;
+        const bool begins_filesystem =
+            status->filesystem != directory.filesystem || status->is_automount_point;
+        if (S_ISREG(attributes.mode)) {
+            const auto left = clocks.time_to_settle(status->filesystem, attributes.changed,
+                                                    [&directory] { return is_local(directory.fd); });
+            // An empty file is read without asking anybody, so look at it once more.
+            const int waits_max = attributes.size == 0 ? read_attempts_max - 1 : 1;
+            if (left.count() == 0 || if_unsettled == IfUnsettled::take || attempt >= waits_max) {
+                return ObservedEntry{.entry = {.name = std::move(name),
+                                               .target = {},
+                                               .attributes = attributes,
+                                               .begins_filesystem = begins_filesystem},
+                                     .is_settled = left.count() == 0};
+            }
+            std::this_thread::sleep_for(left);
+            continue;
+        }
+        clocks.note(status->filesystem, attributes.changed);
+        auto target = S_ISLNK(attributes.mode) ? readlink_at(directory.fd, name, counters)
+                                               : SystemResult<std::string>();
         if (target) {
-            return Listing::NewEntry{
-                .name = std::move(name),
-                .target = *target,
-                .attributes = status->attributes,
-                .begins_filesystem = status->filesystem != filesystem || status->is_automount_point};
+            return ObservedEntry{.entry = {.name = std::move(name),
+                                           .target = std::move(*target),
+                                           .attributes = attributes,
+                                           .begins_filesystem = begins_filesystem}};
         }
         error = target.error();
         if (error != EINVAL) {  // EINVAL: no longer a link

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "cache/backing/counters.hpp"
@@ -34,12 +35,23 @@ struct Observed {
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                     BackingCounters& counters);
 
-// The filesystem (st_dev) that an open directory is on. The kernel knows it: this is no operation.
-SystemResult<std::uint64_t> filesystem_of(int directory);
+struct ParentDirectory {
+    int fd = -1;
+    std::uint64_t filesystem = 0;  // st_dev
+};
+// The kernel knows the filesystem: this is no operation.
+SystemResult<ParentDirectory> parent_directory(int fd);
 
-// Like stat_at, with the target if it is a link. `filesystem`: of the directory.
-SystemResult<Listing::NewEntry> entry_at(int directory, std::uint64_t filesystem, std::string name,
-                                         FilesystemClocks& clocks, BackingCounters& counters);
+// Like stat_at, with the target if it is a link. A file that changed a moment ago may be in the middle of a
+// change: `wait` looks again when it must have settled.
+struct ObservedEntry {
+    Listing::NewEntry entry;
+    bool is_settled = true;
+};
+enum class IfUnsettled : std::uint8_t { take, wait };
+SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::string name,
+                                     FilesystemClocks& clocks, IfUnsettled if_unsettled,
+                                     BackingCounters& counters);
 
 // The entry of a Copper mount in a Listing. Made up, because a stat of the mount could be a request to this
 // daemon.

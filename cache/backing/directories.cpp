@@ -247,7 +247,7 @@ tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(cons
     return BatchNames{.directory = std::move(listed), .names = std::move(names)};
 }
 
-// A node that misses an entry in its batch asks for the entry alone.
+// A node that misses an entry in its batch asks for the entry alone: one that is gone, or has just changed.
 ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     auto& counters = counters_of(key.path);
     const auto names = batch_names(key);
@@ -258,9 +258,9 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     if (!opened) {
         return make_error(opened.error());
     }
-    const auto filesystem = filesystem_of(opened->fd.get());
-    if (!filesystem) {
-        return make_error(filesystem.error());
+    const auto directory = parent_directory(opened->fd.get());
+    if (!directory) {
+        return make_error(directory.error());
     }
     const auto mounts = opened->mounts->obstacles_in(opened->path);
     const auto is_mount = [&](std::string_view name) {
@@ -271,8 +271,16 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
     calls_->for_each(entries.size(), [&](std::size_t i) {
         const Listing::Entry& known = names->names[i];
         const std::string name(known.name);
-        entries[i] = is_mount(name) ? copper_mount_entry(name, known.attributes.inode)
-                                    : entry_at(opened->fd.get(), *filesystem, name, clocks_, counters);
+        if (is_mount(name)) {
+            entries[i] = copper_mount_entry(name, known.attributes.inode);
+            return;
+        }
+        auto found = entry_at(*directory, name, clocks_, IfUnsettled::take, counters);
+        if (found && found->is_settled) {
+            entries[i] = std::move(found->entry);
+        } else {
+            entries[i] = tl::unexpected(found ? EAGAIN : found.error());
+        }
     });
     std::size_t bytes = 0;
     for (auto& entry : entries) {

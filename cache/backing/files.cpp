@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/checksum.hpp"
 #include "cache/backing/calls.hpp"
@@ -35,19 +36,19 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
     return Blob{std::move(data), done, checksum};
 }
 
-struct ReadAttempt {
-    Extent extent;
-    bool is_proven;  // of one Version
-};
-
-SystemResult<ReadAttempt> read_once(int file, const SystemResult<Observed>& seen, std::uint32_t index,
-                                    ExtentMemory& memory, BackingCounters& counters) {
+// Nothing if the bytes are not proven to be of one Version.
+SystemResult<std::optional<Extent>> read_once(int file, const SystemResult<Observed>& seen,
+                                              std::uint32_t index, ExtentMemory& memory,
+                                              BackingCounters& counters) {
     if (!seen) {
         return tl::unexpected(seen.error());
     }
     const Attributes& before = seen->attributes;
     if (!S_ISREG(before.mode)) {
         return tl::unexpected(S_ISDIR(before.mode) ? EISDIR : EINVAL);
+    }
+    if (!seen->is_settled) {
+        return std::nullopt;
     }
     const auto offset = index * extent_bytes;
     const auto size = std::min(extent_bytes, before.size - std::min(before.size, offset));
@@ -60,18 +61,14 @@ SystemResult<ReadAttempt> read_once(int file, const SystemResult<Observed>& seen
         return tl::unexpected(after.error());
     }
     const bool is_unchanged = version_of(before) == version_of(*after) && blob->size == size;
-    return ReadAttempt{.extent = {.attributes = *after, .blob = std::move(*blob)},
-                       .is_proven = is_unchanged && seen->is_settled};
+    return is_unchanged ? std::optional(Extent{.attributes = *after, .blob = std::move(*blob)})
+                        : std::nullopt;
 }
 
-// How long to keep the bytes. Not at all if the file was changing. If its Version is not the key's: for a
-// file of several extents only briefly, for the present askers, because another opening may still find the
-// wanted Version. An extent that is the whole file is consistent in any Version.
-std::optional<std::chrono::milliseconds> lifetime_of(const ReadAttempt& attempt, const ObjectKey& key) {
-    if (!attempt.is_proven) {
-        return std::chrono::milliseconds(0);
-    }
-    const Attributes& attributes = attempt.extent.attributes;
+// How long to keep the bytes. If the file's Version is not the key's: for a file of several extents only
+// briefly, for the present askers, because another opening may still find the wanted Version. An extent that
+// is the whole file is consistent in any Version.
+std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attributes, const ObjectKey& key) {
     const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(attributes));
     return is_wanted || extents_of(attributes.size) <= 1 ? std::nullopt : std::optional(error_lifetime);
 }
@@ -88,7 +85,8 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         });
     };
     const OpenFiles::Wanted wanted{.path = key.path, .version = key.version};
-    ObjectPtr object;
+    int error = EAGAIN;
+    OpenFiles::FilePtr last;
     std::chrono::milliseconds patience = patience_max;
     for (int attempt = 1; attempt <= read_attempts_max; ++attempt) {
         const auto file = open_files_->get(wanted, open);
@@ -100,23 +98,27 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
         auto done = read_once(fd, seen, key.index, *memory_, counters);
         if (!done) {
             open_files_->close(wanted, **file);
-            object = make_error(done.error());
-            if (done.error() != ESTALE) {  // a file kept open can give this although a new opening works
-                return object;
+            error = done.error();
+            if (error != ESTALE) {  // a file kept open can give this although a new opening works
+                break;
             }
-            continue;
-        }
-        const bool is_last = done->is_proven || patience.count() == 0 || attempt == read_attempts_max;
-        if (is_last) {
-            open_files_->mark_read(wanted, **file, key.index, extents_of(done->extent.attributes.size));
-        }
-        const auto lifetime = lifetime_of(*done, key);
-        object = make_object(std::move(done->extent), lifetime);
-        if (is_last) {
-            return object;
+        } else if (*done) {
+            const Attributes& attributes = (*done)->attributes;
+            open_files_->mark_read(wanted, **file, key.index, extents_of(attributes.size));
+            const auto lifetime = lifetime_of(attributes, key);
+            return make_object(std::move(**done), lifetime);
+        } else {
+            error = EAGAIN;
+            last = *file;
+            if (patience.count() == 0) {
+                break;
+            }
         }
     }
-    return object;
+    if (last != nullptr) {
+        open_files_->close(wanted, *last);  // it may have been replaced
+    }
+    return make_error(error);
 }
 
 }  // namespace copper

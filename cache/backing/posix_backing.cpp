@@ -52,10 +52,11 @@ ObjectPtr PosixBacking::read(const ObjectKey& key) {
     return make_error(EINVAL);
 }
 
-ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry) {
+ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry,
+                                   std::optional<std::chrono::milliseconds> lifetime) {
     std::vector<SystemResult<Listing::NewEntry>> entries;
     entries.emplace_back(std::move(entry));
-    return make_object(make_listing(std::move(entries)));
+    return make_object(make_listing(std::move(entries)), lifetime);
 }
 
 // Report "no such name" only if the directory exists. A missing directory may be this node's trouble.
@@ -71,14 +72,15 @@ ObjectPtr PosixBacking::read_entry(const std::string& path) {
         return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
                                                               : make_absent();
     }
-    const auto filesystem = filesystem_of(parent->fd.get());
-    auto entry = filesystem ? entry_at(parent->fd.get(), *filesystem, name, clocks_, counters)
-                            : tl::unexpected(filesystem.error());
+    const auto directory = parent_directory(parent->fd.get());
+    auto entry = directory ? entry_at(*directory, name, clocks_, IfUnsettled::wait, counters)
+                           : tl::unexpected(directory.error());
     if (!entry) {
         return entry.error() == ENOENT ? make_absent() : make_error(entry.error());
     }
     const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
-    return is_lost ? make_error(ESTALE) : make_entry(std::move(*entry));
+    const auto lifetime = entry->is_settled ? std::nullopt : std::optional(doubtful_lifetime);
+    return is_lost ? make_error(ESTALE) : make_entry(std::move(entry->entry), lifetime);
 }
 
 }  // namespace copper

@@ -25,9 +25,9 @@ class OpenFiles;
 class ConcurrentCalls;
 
 // Ensures that the bytes of an extent are of one Version: it compares the file's identity before and after
-// the read, and reads again if the file changed. A file that keeps changing is answered like a direct read
-// would be, and not kept; a directory that keeps changing is kept for 2 seconds. Files of several extents
-// stay open from one extent to the next, so each is opened once.
+// the read, and reads again if the file changed. A file that keeps changing gives EAGAIN; the names of a
+// directory that keeps changing, and the attributes of a file that does, are kept for 2 seconds. Files of
+// several extents stay open from one extent to the next, so each is opened once.
 class PosixBacking final : public BackingStore {
   public:
     // Counts operations within `trees` apart from those outside.
@@ -43,7 +43,8 @@ class PosixBacking final : public BackingStore {
 
   private:
     BackingCounters& counters_of(std::string_view path);
-    ObjectPtr make_entry(Listing::NewEntry entry);
+    ObjectPtr make_entry(Listing::NewEntry entry,
+                         std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
     struct OpenDirectory;

@@ -411,6 +411,39 @@ TEST_F(FuseOperations, GivesNoBytesThatDoNotFitTheSize) {
     }
 }
 
+// While it changes, there are no bytes of one version. Afterwards nobody gets another error, whatever the
+// snapshot knows of it.
+TEST_F(FuseOperations, AFileThatWasChangingIsReadAsItIsWhenItHasSettled) {
+    for (const bool had_settled_before : {true, false}) {
+        drop("/t");
+        put_directory("/t", tree_entries());
+        put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 10, 5), "hello");
+        const Answer before = lookup(tree(), "file");
+        if (had_settled_before) {
+            EXPECT_EQ(read(before.inode, 0, 4096).text, "hello");
+        }
+        drop("/t/file");
+        names_invalidated.clear();
+        objects[{.kind = ObjectKind::extent, .path = "/t/file"}] = make_error(EAGAIN);
+        EXPECT_EQ(read(before.inode, 0, 4096).error, ESTALE);
+        EXPECT_EQ(names_invalidated, std::vector<std::string>{"file"});
+        const Answer still = lookup(tree(), "file");
+        EXPECT_EQ(still.caching, KernelCaching::never) << "it changes still";
+
+        drop("/t/file");
+        put_extent("/t/file", 0, attributes_of(S_IFREG | 0644, 12, 11), "hello, you!");
+        const Answer after = lookup(tree(), "file");
+        EXPECT_EQ(after.caching, KernelCaching::forever);
+        EXPECT_EQ(after.st.st_size, 11);
+        EXPECT_EQ(read(after.inode, 0, 4096).text, "hello, you!");
+        EXPECT_EQ(lookup(tree(), "file").inode, after.inode);
+        EXPECT_EQ(read(before.inode, 0, 4096).error, ESTALE) << "who has the old one open";
+        operations.forget(before.inode, 1);
+        operations.forget(after.inode, 2);
+        operations.inodes().detach(after.inode);
+    }
+}
+
 TEST_F(FuseOperations, LooksALinkUpAgainWhoseTargetHasAnotherLength) {
     const InodeId near = lookup(tree(), "near").inode;
     put_directory("/t", {{"near", "file2", attributes_of(S_IFLNK | 0777, 15, 5)}});
