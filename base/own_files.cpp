@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 
@@ -21,6 +22,7 @@ namespace copper {
 namespace {
 
 constexpr mode_t for_owner_only = 0700;
+constexpr int links_max = 40;  // as in the kernel
 constexpr mode_t writable_by_group = S_IWGRP;
 constexpr mode_t writable_by_others = S_IWGRP | S_IWOTH;
 
@@ -61,31 +63,40 @@ bool is_group_of_one(gid_t group) {
     return found != nullptr && name == found->gr_name && found->gr_mem[0] == nullptr;
 }
 
-// In a sticky directory, only the owner of the directory and the owner of a file can rename the file.
-bool lets_others_write(const struct stat& directory) {
-    if ((directory.st_mode & writable_by_others) == 0 || (directory.st_mode & S_ISVTX) != 0) {
+bool lets_others_make_files(const struct stat& directory) {
+    if ((directory.st_mode & writable_by_others) == 0) {
         return false;
     }
     return (directory.st_mode & writable_by_others) != writable_by_group ||
            !is_group_of_one(directory.st_gid);
 }
 
-std::string fault_of(const std::string& path) {
-    struct stat found = {};
-    if (::lstat(path.c_str(), &found) != 0) {
-        return path + ": " + error_text();
+// In a sticky directory, only the owner of the directory and the owner of a file can rename the file.
+bool lets_others_exchange_files(const struct stat& directory) {
+    return (directory.st_mode & S_ISVTX) == 0 && lets_others_make_files(directory);
+}
+
+std::string fault_of(const std::string& path, const struct stat& found) {
+    if (!is_trusted(found.st_uid)) {
+        return path + ": belongs to user " + std::to_string(found.st_uid) + ", who could replace it";
+    }
+    if (S_ISLNK(found.st_mode)) {
+        return {};
     }
     if (!S_ISDIR(found.st_mode)) {
         return path + ": is not a directory";
     }
-    if (!is_trusted(found.st_uid)) {
-        return path + ": belongs to user " + std::to_string(found.st_uid) + ", who could replace it";
-    }
-    if (lets_others_write(found)) {
+    if (lets_others_exchange_files(found)) {
         return path + ": other users may write there (its mode is " + in_octal(found.st_mode) +
                "); close it (chmod go-w " + path + ")";
     }
     return {};
+}
+
+// Its names, in front of those in `rest`.
+void put_in_front(const std::filesystem::path& path, std::deque<std::string>& rest) {
+    const std::filesystem::path relative = path.relative_path();
+    rest.insert(rest.begin(), relative.begin(), relative.end());
 }
 
 bool is_own_file(int fd) {
@@ -214,15 +225,47 @@ std::string path_of(const UniqueFd& fd) {
 }
 
 std::string why_others_can_exchange(const std::string& path) {
-    // Goes down from the root: nobody can exchange the directory being checked, because those above it are
-    // safe.
-    for (std::size_t end = 1;;) {
-        auto fault = fault_of(path.substr(0, end));
-        if (!fault.empty() || end >= path.size()) {
+    // Goes down from the root: nobody can exchange what is being checked, because what is above it is safe.
+    std::string checked = "/";  // without links
+    std::deque<std::string> rest;
+    put_in_front(path, rest);
+    rest.push_front(".");
+    for (int links = 0; !rest.empty();) {
+        const std::string name = rest.front();
+        rest.pop_front();
+        if (name == "..") {
+            checked = std::string(parent_path(checked));
+            continue;
+        }
+        std::string place = checked;
+        if (!name.empty() && name != ".") {
+            place += (checked == "/" ? "" : "/") + name;
+        }
+        struct stat found = {};
+        if (::lstat(place.c_str(), &found) != 0) {
+            return errno == ENOENT ? std::string() : place + ": " + error_text();
+        }
+        if (auto fault = fault_of(place, found); !fault.empty()) {
             return fault;
         }
-        end = std::min(path.find('/', end == 1 ? 1 : end + 1), path.size());
+        if (!S_ISLNK(found.st_mode)) {
+            checked = place;
+            continue;
+        }
+        std::error_code error;
+        const auto target = std::filesystem::read_symlink(place, error);
+        if (error || ++links > links_max) {
+            return place + ": " + (error ? error.message() : "too many links");
+        }
+        put_in_front(target, rest);
+        checked = target.is_absolute() ? "/" : checked;
     }
+    return {};
+}
+
+bool others_can_make(const std::string& path) {
+    struct stat found = {};
+    return ::stat(std::string(parent_path(path)).c_str(), &found) != 0 || lets_others_make_files(found);
 }
 
 }  // namespace copper

@@ -38,8 +38,11 @@ tl::expected<void, std::string> replace_file(const std::string& path, const std:
 std::string path_of(const UniqueFd& fd);
 
 // Why another user could exchange the directory `path`, and how to fix that; empty if nobody can. Only this
-// user and root may be able to rename the directory or one above it, or to write into it. REQUIRES: an
-// absolute, normalised path of an existing directory.
+// user and root may be able to rename the directory or one above it, or to write into it, or to change a link
+// on the way. What does not exist is not checked. REQUIRES: an absolute path.
 std::string why_others_can_exchange(const std::string& path);
+
+// Whether others can make something at `path` once nothing is there any more.
+bool others_can_make(const std::string& path);
 
 }  // namespace copper

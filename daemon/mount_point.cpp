@@ -127,7 +127,9 @@ tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount
 
 MadeDirectories::~MadeDirectories() {
     for (const auto& path : paths_) {
-        ::rmdir(path.c_str());  // only if it is empty
+        if (!others_can_make(path)) {
+            ::rmdir(path.c_str());  // only if it is empty
+        }
     }
 }
 

@@ -12,7 +12,8 @@ namespace copper {
 
 enum class MissingMount { refuse, make };
 
-// Directories made for a mount point, innermost first. Removes them, if empty, at its end.
+// Directories made for a mount point, innermost first. Removes them, if empty, at its end. Those that others
+// could make then (/tmp/$USER) stay: programs may still look into them.
 class MadeDirectories {
   public:
     MadeDirectories() = default;

@@ -14,6 +14,7 @@
 #include "base/host_name.hpp"
 #include "base/json_text.hpp"
 #include "base/mount_table.hpp"
+#include "base/own_files.hpp"
 #include "base/path.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
@@ -81,7 +82,9 @@ std::uint64_t number_of(const std::string& text) {
 // Appends "." and the rank if the nodes share a machine.
 DaemonOptions localised(DaemonOptions options, const Place& place) {
     if (options.local) {
-        options.mount += "." + std::to_string(place.rank);
+        for (auto* mount : {&options.mount, &options.mount_as_given}) {
+            *mount += "." + std::to_string(place.rank);
+        }
     }
     return options;
 }
@@ -251,20 +254,26 @@ int Node::run() {
 }
 
 tl::expected<void, std::string> Node::start() {
+    if (const auto made = make_private_directory(options_.private_directory); !made) {
+        taken_ = Taken::private_directory;
+        return tl::make_unexpected(made.error());
+    }
+    // Links may lead elsewhere than on the other nodes, and programs of all nodes go the way as given.
+    if (auto why = why_others_can_exchange(std::string(parent_path(options_.mount_as_given))); !why.empty()) {
+        taken_ = Taken::mount;
+        return tl::make_unexpected(why + "; or choose another --mount");
+    }
     const auto missing = options_.create_mount ? MissingMount::make : MissingMount::refuse;
     auto made = prepare_mount_point(options_.mount, missing, options_.batch_job);
     if (!made) {
         return tl::make_unexpected(made.error());
     }
     made_ = std::move(*made);
-    auto instance = Instance::claim(make_record());
+    auto instance = Instance::claim(make_record(), options_.private_directory);
     if (!instance) {
         return tl::make_unexpected(instance.error());
     }
     instance_.emplace(std::move(*instance));
-    if (const auto why = why_elsewhere(private_directory(::geteuid())); !why.empty()) {
-        spdlog::warn("{}", why);
-    }
     if (auto listening = listen(); !listening) {
         return listening;
     }
@@ -279,7 +288,8 @@ tl::expected<void, std::string> Node::take_over() {
     }
     // If this fails (/tmp may be full), programs need the mount all the same. `copper stop` ends it through
     // the supervisor.
-    if (auto instance = Instance::claim(make_record(), Instance::Predecessor::killed)) {
+    if (auto instance =
+            Instance::claim(make_record(), options_.private_directory, Instance::Predecessor::killed)) {
         instance_.emplace(std::move(*instance));
         if (auto listening = listen(); !listening) {
             spdlog::error("{}", listening.error());
@@ -519,6 +529,7 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
 std::string Node::answer(const std::string& verb, const std::string& argument) {
     if (verb == ready_verb) {
         return to_text({.error = start_error_,
+                        .taken = taken_,
                         .batch_job = occupant_ ? occupant_->batch_job : "",
                         .launch = occupant_ ? occupant_->launch : "",
                         .is_served = occupant_ && is_running(*occupant_)});

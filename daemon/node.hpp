@@ -128,6 +128,7 @@ class Node {
     const Trees trees_;
     const Replies replies_;
     std::string start_error_;
+    Taken taken_ = Taken::nothing;
     std::optional<InstanceRecord> occupant_;  // what has the mount if this node could not start
 
     FuseCounters fuse_counters_;

@@ -1,6 +1,7 @@
 #include "daemon/readiness.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::milliseconds patience{1000};
+constexpr std::array taken_names = {"", "mount", "private_directory"};  // indexed by Taken
 
 void print_line(const std::string& line) {
     // Nobody may be reading. The daemon goes on even if the pipe is closed.
@@ -20,7 +22,15 @@ void print_line(const std::string& line) {
     std::fflush(stdout);
 }
 
-void add_occupant(json& node, const ReadyAnswer& answer) {
+const char* text_of(Taken taken) {
+    return taken_names.at(static_cast<std::size_t>(taken));
+}
+
+// Who has what this node needs.
+void add_others(json& node, const ReadyAnswer& answer) {
+    if (answer.taken != Taken::nothing) {
+        node["taken"] = text_of(answer.taken);
+    }
     if (!answer.batch_job.empty()) {
         node.update(
             {{"batch_job", answer.batch_job}, {"launch", answer.launch}, {"is_served", answer.is_served}});
@@ -29,7 +39,12 @@ void add_occupant(json& node, const ReadyAnswer& answer) {
 
 ReadyAnswer read_answer(const std::string& text) {
     const auto answer = read_json(text, [](const json& read) {
+        const auto name =
+            std::find(taken_names.begin(), taken_names.end(), read.value("taken", std::string()));
         return ReadyAnswer{.error = read.at("error").get<std::string>(),
+                           .taken = name == taken_names.end()
+                                        ? Taken::nothing
+                                        : static_cast<Taken>(name - taken_names.begin()),
                            .batch_job = read.value("batch_job", ""),
                            .launch = read.value("launch", ""),
                            .is_served = read.value("is_served", false)};
@@ -41,7 +56,7 @@ ReadyAnswer read_answer(const std::string& text) {
 
 std::string to_text(const ReadyAnswer& answer) {
     json text = {{"error", answer.error}};
-    add_occupant(text, answer);
+    add_others(text, answer);
     return json_line(text);
 }
 
@@ -54,7 +69,7 @@ ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Lo
         answered.insert(part.rank.value);
         if (!answer.error.empty()) {
             failed.push_back({{"host", name_of(part.rank)}, {"reason", answer.error}});
-            add_occupant(failed.back(), answer);
+            add_others(failed.back(), answer);
         }
     }
     auto missing = json::array();

@@ -15,9 +15,13 @@ inline constexpr const char* ready_verb = "ready";
 // To all nodes once all are ready: the job begins.
 inline constexpr const char* begin_verb = "begin";
 
+// A place that another user has on a node. `copper launch` may choose another one for all nodes.
+enum class Taken { nothing, mount, private_directory };
+
 // A node's answer to the verb "ready".
 struct ReadyAnswer {
     std::string error;  // empty: the node serves
+    Taken taken = Taken::nothing;
     // If there is an error: the batch job and the launch whose mirror has the mount, alive or dead.
     std::string batch_job = {};
     std::string launch = {};
@@ -27,6 +31,7 @@ std::string to_text(const ReadyAnswer& answer);
 
 // The line that `copper launch` reads:
 // {"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","reason":".."}],"missing":["cn1"],"done":false}
+// A failed node has "taken":"mount" or "taken":"private_directory" if that is why.
 struct ReadyState {
     std::string line;
     enum class Outcome { undecided, all_ready, failed } outcome = Outcome::undecided;

@@ -224,26 +224,36 @@ tl::expected<void, std::string> check_room() {
 
 std::string instance_directory(uid_t user, const std::string& mount) {
     const std::string name = name_of_instance(mount);
+    std::optional<std::string> first;
     for (const auto& base : private_directories(user)) {
         struct stat found = {};
         const std::string directory = base.path + "/" + name;
-        if (::lstat(directory.c_str(), &found) == 0) {
+        if (::lstat(directory.c_str(), &found) != 0) {
+            continue;
+        }
+        if (const auto record = read_instance(directory); record && is_running(*record)) {
             return directory;
         }
+        first = first.value_or(directory);
     }
-    return private_directory(user) + "/" + name;
+    return first.value_or(private_directory(user) + "/" + name);
 }
 
 std::string python_module_directory(uid_t user, const std::string& mount) {
     return instance_directory(user, mount) + "/" + python_name;
 }
 
-tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, Predecessor predecessor) {
+std::string scratch_directory(uid_t user, const std::string& mount) {
+    return base_of(instance_directory(user, mount)) + "/" + scratch_name;
+}
+
+tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, const std::string& base,
+                                                    Predecessor predecessor) {
+    const std::string directory = base + "/" + name_of_instance(record.mount);
     for (int attempt = 0; attempt < claim_attempts_max; ++attempt) {
-        if (const auto base = make_private_directory(); !base) {
-            return tl::make_unexpected(base.error());
+        if (const auto made = make_private_directory(base); !made) {
+            return tl::make_unexpected(made.error());
         }
-        const std::string directory = instance_directory(::geteuid(), record.mount);
         auto opened = open_instance(directory, Missing::make);
         if (!opened) {
             return tl::make_unexpected(opened.error());
@@ -328,7 +338,6 @@ void remove_instance(const std::string& directory) {
         ::unlinkat(opened->directory.get(), name.c_str(), 0);
     }
     ::unlinkat(opened->base.get(), std::filesystem::path(directory).filename().c_str(), AT_REMOVEDIR);
-    ::rmdir(base_of(directory).c_str());  // fails, as intended, if it contains other instances
 }
 
 }  // namespace copper

@@ -52,10 +52,11 @@ std::optional<InstanceRecord> parse_instance_record(std::string_view text);
 // The daemon owns it. The destructor removes the directory with all its files.
 class Instance {
   public:
-    // Fails if the directory belongs to another user, or a live daemon serves this mount. `killed`: the
-    // previous daemon has just been killed and may still hold the directory for a moment, so wait for that.
+    // `base`: the private directory, which is made if it is missing. Fails if it belongs to another user, or
+    // a live daemon serves this mount. `killed`: the previous daemon has just been killed and may still hold
+    // the directory for a moment, so wait for that.
     enum class Predecessor { none, killed };
-    static tl::expected<Instance, std::string> claim(InstanceRecord record,
+    static tl::expected<Instance, std::string> claim(InstanceRecord record, const std::string& base,
                                                      Predecessor predecessor = Predecessor::none);
     Instance(Instance&& other) noexcept;
     ~Instance();
@@ -92,6 +93,10 @@ tl::expected<void, std::string> check_room();
 
 std::string instance_directory(uid_t user, const std::string& mount);
 std::string python_module_directory(uid_t user, const std::string& mount);
+// For caches that programs write (`copper env`), beside the instance. Programs make it; `copper stop` removes
+// it.
+inline constexpr const char* scratch_name = "scratch";
+std::string scratch_directory(uid_t user, const std::string& mount);
 // The record of an instance, alive or dead.
 std::optional<InstanceRecord> read_instance(const std::string& directory);
 // The directories of one user's instances.
@@ -100,7 +105,7 @@ std::vector<std::string> find_instances(uid_t user);
 bool is_running(const InstanceRecord& record);
 // The live daemon of this user at this mount.
 std::optional<InstanceRecord> find_live_instance(uid_t user, const std::string& mount);
-// Removes a dead instance's directory, and the private directory if that is empty then.
+// Removes a dead instance's directory. The private directory stays.
 void remove_instance(const std::string& directory);
 
 }  // namespace copper

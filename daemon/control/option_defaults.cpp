@@ -16,6 +16,8 @@
 namespace copper {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::uint64_t memory_share_default = 4;  // a quarter
 
 }  // namespace
@@ -109,15 +111,17 @@ std::string default_mount() {
     return "/tmp/" + user + "/copper";
 }
 
-std::string canonical_mount(const std::string& path) {
-    namespace fs = std::filesystem;
+std::string absolute_mount(const std::string& path) {
     std::error_code error;
-    fs::path whole = fs::absolute(path, error).lexically_normal();
-    if (!whole.has_filename()) {
-        whole = whole.parent_path();  // ends with a slash
-    }
+    const fs::path whole = fs::absolute(path, error).lexically_normal();
+    return whole.has_filename() ? whole : whole.parent_path();  // ends with a slash
+}
+
+std::string canonical_mount(const std::string& path) {
+    std::error_code error;
+    const fs::path whole = absolute_mount(path);
     // Do not resolve the last component: if its daemon were dead or stuck, touching it would fail or block.
-    fs::path parent = whole.parent_path();
+    const fs::path parent = whole.parent_path();
     const fs::path resolved = fs::weakly_canonical(parent, error);
     return (error ? parent : resolved) / whole.filename();
 }

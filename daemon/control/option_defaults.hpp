@@ -18,6 +18,8 @@ tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan spa
 // The types (proc(5)) of filesystems that look the same on all nodes of a job.
 bool is_shared_filesystem(std::string_view type);
 
+// An absolute, normalised path, perhaps through links.
+std::string absolute_mount(const std::string& path);
 // The identity of a mount point: an absolute, normalised path, with symbolic links resolved as far as the
 // path exists.
 std::string canonical_mount(const std::string& path);

@@ -1,5 +1,6 @@
 // The table of options: their names, meanings and accepted texts.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_values.hpp"
 #include "daemon/control/options.hpp"
+#include "daemon/control/private_directory.hpp"
 
 namespace copper {
 namespace {
@@ -91,6 +93,15 @@ Taken take_mount(const Texts& texts, DaemonOptions& options) {
         return wrong("an empty path");
     }
     options.mount = canonical_mount(texts.front());
+    options.mount_as_given = absolute_mount(texts.front());
+    return {};
+}
+
+Taken take_private_directory(const Texts& texts, DaemonOptions& options) {
+    if (owner_named_by(texts.front()) != ::geteuid()) {
+        return wrong(texts.front() + ": cannot be a private directory of this user");
+    }
+    options.private_directory = texts.front();
     return {};
 }
 
@@ -354,6 +365,11 @@ std::vector<OptionRow> hidden_rows() {
          .help = "tells the daemons of one launch from all others",
          .audience = hidden,
          .take = take_id<&DaemonOptions::launch>},
+        {.name = "private-directory",
+         .argument = "DIR",
+         .help = "for the daemon's own files, the same on all nodes",
+         .audience = hidden,
+         .take = take_private_directory},
     };
 }
 
@@ -416,7 +432,8 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
     }
     for (const auto& [flag, text] :
          {std::pair("--log-dir=", options.log_dir), std::pair("--profile-dir=", options.profile_dir),
-          std::pair("--batch-job=", options.batch_job), std::pair("--launch=", options.launch)}) {
+          std::pair("--batch-job=", options.batch_job), std::pair("--launch=", options.launch),
+          std::pair("--private-directory=", options.private_directory)}) {
         if (!text.empty()) {
             flags.push_back(flag + text);
         }

@@ -6,6 +6,7 @@
 
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_values.hpp"
+#include "daemon/control/private_directory.hpp"
 
 namespace copper {
 namespace {
@@ -54,6 +55,10 @@ tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
     }
     if (options.mount.empty()) {
         options.mount = canonical_mount(default_mount());
+        options.mount_as_given = options.mount;
+    }
+    if (options.private_directory.empty()) {
+        options.private_directory = usual_private_directory(::geteuid());
     }
     if (options.batch_job.empty()) {
         options.batch_job = batch_job_id();

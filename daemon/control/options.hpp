@@ -26,7 +26,8 @@ inline constexpr const char* profile_auto = "auto";
 inline constexpr const char* profile_off = "off";
 
 struct DaemonOptions {
-    std::string mount;               // --mount DIR; default /tmp/$USER/copper
+    std::string mount;               // --mount DIR; default /tmp/$USER/copper; without links
+    std::string mount_as_given;      // perhaps through links
     bool create_mount = false;       // --create-mount: make it if it is missing, remove it at the end
     std::vector<std::string> trees;  // --tree PATH, repeatable; default: every shared filesystem mounted
     std::string cores = "auto";      // --cores auto|none|LIST (hwloc/cpuset list format)
@@ -59,6 +60,8 @@ struct DaemonOptions {
     std::string
         batch_job;       // --batch-job ID; default: from PBS, Slurm or Flux, which tell it to some nodes only
     std::string launch;  // --launch ID: as in InstanceRecord
+    // --private-directory DIR: the same on all nodes of a job; default: usual_private_directory()
+    std::string private_directory;
 
     std::vector<std::string> warnings;  // odd things that resolve_options() found
     bool operator==(const DaemonOptions&) const = default;

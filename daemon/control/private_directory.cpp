@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/error_text.hpp"
+#include "base/job_key.hpp"
 #include "base/own_files.hpp"
 
 namespace copper {
@@ -18,15 +18,15 @@ namespace {
 
 constexpr std::string_view prefix = "/tmp/copper-";
 
-std::string usual_directory(uid_t user) {
-    return std::string(prefix) + std::to_string(user);
-}
-
 bool is_own(const std::string& path, uid_t user) {
     return open_private_directory(AT_FDCWD, path, user, Missing::refuse).has_value();
 }
 
 }  // namespace
+
+std::string usual_private_directory(uid_t user) {
+    return std::string(prefix) + std::to_string(user);
+}
 
 std::optional<uid_t> owner_named_by(const std::string& directory) {
     if (!directory.starts_with(prefix)) {
@@ -58,31 +58,31 @@ std::vector<PrivateDirectory> private_directories(std::optional<uid_t> user) {
 
 std::string private_directory(uid_t user) {
     const auto found = private_directories(user);
-    return found.empty() ? usual_directory(user) : found.front().path;
+    return found.empty() ? usual_private_directory(user) : found.front().path;
 }
 
-tl::expected<std::string, std::string> make_private_directory() {
-    const uid_t user = ::geteuid();
-    if (const auto found = private_directories(user); !found.empty()) {
-        return found.front().path;
-    }
-    if (open_private_directory(AT_FDCWD, usual_directory(user), user, Missing::make)) {
-        return usual_directory(user);
-    }
-    std::string elsewhere = usual_directory(user) + ".XXXXXX";
-    if (::mkdtemp(elsewhere.data()) == nullptr) {
-        return tl::make_unexpected(elsewhere + ": " + error_text());
-    }
-    return elsewhere;
+std::string another_private_directory() {
+    constexpr std::size_t random_digits = 16;
+    return usual_private_directory(::geteuid()) + "." + JobKey::random().text().substr(0, random_digits);
 }
 
-std::string why_elsewhere(const std::string& directory) {
-    const std::string usual = usual_directory(::geteuid());
-    if (directory == usual) {
+tl::expected<void, std::string> make_private_directory(const std::string& path) {
+    const auto made = open_private_directory(AT_FDCWD, path, ::geteuid(), Missing::make);
+    return made ? tl::expected<void, std::string>() : tl::make_unexpected(made.error() + "; remove it");
+}
+
+std::string why_usual_directory_is_taken() {
+    const auto usual = usual_private_directory(::geteuid());
+    struct stat found = {};
+    if (::lstat(usual.c_str(), &found) != 0) {
         return {};
     }
     const auto opened = open_private_directory(AT_FDCWD, usual, ::geteuid(), Missing::refuse);
-    return (opened ? usual + ": is not available" : opened.error()) + "; uses " + directory + " instead";
+    return opened ? std::string() : opened.error();
+}
+
+std::string mount_within(const std::string& private_directory) {
+    return private_directory + "/mount";
 }
 
 }  // namespace copper

@@ -3,11 +3,12 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import time
 import unittest
 
-from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, command_lines, is_built_with_mpich, key_of_job, kill_all,
+from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, as_nobody, command_lines, is_built_with_mpich, key_of_job, kill_all,
                     nodes_of, wait_until)
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
@@ -15,6 +16,11 @@ from pages import block_with, in_place
 
 MOUNT = "/tmp/root/copper"
 FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
+# What a job leaves: the directories that others could otherwise make, empty and closed.
+PLACES = """places=$(ls -d /tmp/root /tmp/copper-* 2>/dev/null)
+[ -n "$places" ] || exit 0
+find $places -maxdepth 0 ! '(' -type d -user 0 -perm 0700 ')'
+find $places -xdev -mindepth 1"""
 MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun", "--host")
 
 
@@ -40,8 +46,7 @@ class ClusterTestCase(unittest.TestCase):
         for program in ("copperd", "copperd-superv", "copperd-task", "copper", *LAUNCH_DAEMONS, *LAUNCHERS):
             left += [f"{host}: {program} runs" for host in self.hosts.processes(program).values()]
         for host in self.hosts.names:
-            for place in self.hosts.check(host, "sh", "-c", "grep fuse.copper /proc/self/mountinfo; "
-                                          "ls -d /tmp/root/* /tmp/root /tmp/copper-* 2>/dev/null; true").splitlines():
+            for place in self.hosts.check(host, "sh", "-c", "grep fuse.copper /proc/self/mountinfo; " + PLACES).splitlines():
                 left.append(f"{host}: {place}")
         if left:
             self.hosts.run("cn0", "copper", "stop")
@@ -383,6 +388,111 @@ class Ssh(NodesThatFail, ClusterTestCase):
         kill_all(self.hosts.processes_on("cn2", "copperd", "copperd-superv"))
         self.assertNotEqual(0, self.hosts.run("cn2", "ls", MOUNT).returncode)
         self.stop_well()
+
+
+class Strangers(ClusterTestCase):
+    """On one of two hosts, another user has made what Copper would make."""
+
+    count = 2
+    everything = ("/tmp/root", "/tmp/copper-0", "/tmp/copper-0.*")
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.remove_places)
+
+    def remove_places(self):
+        for host in self.hosts.names:
+            self.hosts.check(host, "sh", "-c", f"copper stop --local >/dev/null; rm -rf --one-file-system {' '.join(self.everything)}")
+
+    def as_stranger(self, host, script):
+        return self.hosts.run(host, *as_nobody("sh", "-c", script))
+
+    def python(self, host, environment):
+        """What a Python on this host says that inherits what `copper env` printed."""
+        code = "import numpy, os; print(numpy.__file__, os.environ['MPLCONFIGDIR'], os.environ['PYTHONPATH'])"
+        done = self.hosts.run(host, "sh", "-c", f'{environment}\nexec /usr/bin/python3 -c "{code}"')
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def check_environment(self, *bad):
+        """The environment of each host leads programs on both into the mirror, and to no place of the stranger."""
+        for host in self.hosts.names:
+            environment = self.hosts.check(host, "copper", "env")
+            for other in self.hosts.names:
+                said = self.python(other, environment)
+                self.assertNotIn("STRANGER", said)
+                self.assertIn(f"copper{self.tree}" if MOUNT not in bad else f"mount{self.tree}", said)
+            for place in bad:
+                self.assertNotIn(place + "/", environment)
+        return environment
+
+    def check_nobody_can_make_what_it_names(self, environment):
+        for host in self.hosts.names:
+            for place in set(re.findall(r"/tmp/[^/:;'\n]+/[^:;'\n]*", environment)):
+                self.assertNotEqual(0, self.as_stranger(host, f"mkdir -p '{place}'").returncode, f"{host}: {place}")
+
+    def instance_name(self):
+        """The same for each mirror at this mount."""
+        self.launch_well()
+        name = os.path.basename(os.path.dirname(self.hosts.check("cn0", "sh", "-c", "ls -d /tmp/copper-0/*/python").strip()))
+        self.stop_well()
+        self.remove_places()
+        return name
+
+    def test_private_directory(self):
+        place = f"/tmp/copper-0/{self.instance_name()}/python"
+        self.as_stranger("cn1", f"mkdir -p {place} /tmp/copper-0/scratch/matplotlib; echo 'print(\"STRANGER\")' "
+                                f">{place}/sitecustomize.py")
+        done = self.launch()
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        environment = self.check_environment("/tmp/copper-0")
+        self.assertRegex(done.stderr, "warning: cn1: /tmp/copper-0: belongs to user 65534.*; trying again with another place")
+        self.stop_well()
+        self.check_nobody_can_make_what_it_names(environment)
+
+    def test_directory_of_the_mount(self):
+        for host, made in (("cn1", "mkdir /tmp/root"), ("cn0", "mkdir /tmp/root"), ("cn1", "ln -s /run/ours /tmp/root"),
+                           ("cn1", "mkdir /tmp/root /tmp/copper-0")):
+            with self.subTest(host=host, made=made):
+                self.hosts.check(host, "mkdir", "-p", "/run/ours")
+                self.as_stranger(host, made)
+                done = self.launch()
+                self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+                self.assertRegex(done.stderr, "warning: .*/tmp/(root|copper-0): belongs to user 65534")
+                self.assertRegex(done.stdout, r"mount  /tmp/copper-0(\.\w+)?/mount\n")
+                environment = self.check_environment(MOUNT)
+                for host in self.hosts.names:
+                    self.assertIn("2 of 2 nodes serve", self.hosts.check(host, "copper", "status"))
+                    self.assertIn(f"/mount{self.tree}", self.hosts.check(host, "copper", "path", f"{self.tree}/numpy"))
+                self.stop_well("cn1")
+                self.check_nobody_can_make_what_it_names(environment)
+                self.assertEqual("", self.hosts.check("cn1", "find", "/run/ours", "-mindepth", "1"))
+                self.remove_places()
+
+    def test_given_mount(self):
+        """It is not changed: the launch says what is wrong."""
+        for host in self.hosts.names:
+            self.hosts.check(host, "mkdir", "-p", "-m", "700", "/tmp/root/given")
+        self.hosts.check("cn1", "chown", "65534", "/tmp/root")
+        done = self.launch(None, "--mount", "/tmp/root/given")
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "copper: cn1: /tmp/root: belongs to user 65534, who could replace it; or choose another")
+        self.assertNotIn("trying again", done.stderr)
+        self.remove_places()
+
+    def test_doctor_sees_them(self):
+        self.as_stranger("cn1", "mkdir /tmp/root /tmp/copper-0")
+        self.hosts.write("nodes", "cn0\ncn1\n")
+        done = self.hosts.run("cn0", "copper", "doctor", "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher", MPIRUN,
+                              "--tree", self.tree)
+        for check, place in (("tmp", "/tmp/copper-0"), ("mount", "/tmp/root")):
+            self.assertRegex(done.stdout, rf"warning  {check}: {place}: belongs to user 65534.*\(cn1\)")
+
+    def test_everything_stays_where_others_could_make_it(self):
+        self.launch_well()
+        environment = self.check_environment()
+        self.stop_well()
+        self.check_nobody_can_make_what_it_names(environment)
 
 
 class SharedNode(ClusterTestCase):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import stat
@@ -224,16 +225,24 @@ class Traps(MountTestCase):
         self.assertEqual("precious\n", pathlib.Path(precious).read_text(encoding="utf-8"))
 
     def test_directory_of_the_users_name_is_theirs(self):
-        """Copper uses another directory. Every command finds it, and it is gone in the end."""
+        """Copper uses another directory. Every command finds it. In the end it is empty, and stays the user's."""
+        pathlib.Path("/tmp/copper-0").mkdir(exist_ok=True)  # left by another test
+        os.rmdir("/tmp/copper-0")
         self.run_program(*as_nobody("mkdir", "/tmp/copper-0"))
         self.addCleanup(os.rmdir, "/tmp/copper-0")
         job = self.prepare(nodes=2, trees=[TREE], options=["--deadline", "2"])
         done = job.command(*job.launch_words())
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertRegex(done.stderr, r"warning: /tmp/copper-0: belongs to user 65534.*uses /tmp/copper-0\.\w+ instead")
-        self.assertIn("/tmp/copper-0: belongs to user", job.logs())
+        said = re.search(r"warning: /tmp/copper-0: belongs to user 65534.*; this job uses (/tmp/copper-0\.\w+) on all nodes",
+                         done.stderr)
+        self.assertTrue(said, done.stderr)
+        place = said.group(1)
+        self.addCleanup(shutil.rmtree, place)
         self.assertEqual(2, job.stats()["alive"])
-        self.assertIn("/tmp/copper-0.", job.command("env", "--mount", job.mount).stdout)
+        environment = job.command("env", "--mount", job.mount).stdout
+        self.assertIn(f"{place}/scratch/", environment)
+        self.assertRegex(environment, rf"PYTHONPATH='?{place}/\w+/python")
+        self.assertNotIn("/tmp/copper-0/", environment)
         first = job.daemons()[1]
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: len(job.daemons()) == 2 and job.daemons()[1] != first, 20, "its successor's record")
@@ -241,7 +250,27 @@ class Traps(MountTestCase):
         done = job.stop()
         self.assertEqual(0, done.returncode, done.stderr)
         self.assertEqual([], job.leftovers())
-        self.assertEqual(["copper-0"], [name for name in os.listdir("/tmp") if name.startswith("copper-0")])
+        self.assertEqual([], os.listdir(place))
+        self.assertEqual(0o40700, os.stat(place).st_mode)
+
+    def test_directory_of_the_default_mount_is_theirs(self):
+        """Copper mounts elsewhere. Every command without --mount finds the mirror."""
+        user = f"copper-test-{os.getpid()}"
+        self.run_program(*as_nobody("mkdir", f"/tmp/{user}"))
+        self.addCleanup(os.rmdir, f"/tmp/{user}")
+        job = self.prepare(nodes=1, environment={"USER": user})
+        self.addCleanup(job.command, "stop")
+        done = job.command("launch", "--local", "1", "--tree", TREE)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertRegex(done.stderr, f"warning: /tmp/{user}: belongs to user 65534.*; this job mounts /tmp/copper-0/mount")
+        self.assertIn("/tmp/copper-0/mount.0:" + TREE, job.command("env").stdout)
+        self.assertEqual(f"/tmp/copper-0/mount.0{TREE}\n", job.command("path", TREE).stdout)
+        self.assertEqual(0, job.command("run", "--", "true").returncode)
+        self.assertIn("1 of 1 nodes serve", job.command("status").stdout)
+        self.assertIn(f"mount: /tmp/{user}: belongs to user 65534", job.command("doctor", "--local", "--tree", TREE).stdout)
+        self.assertEqual(0, job.command("stop").returncode)
+        self.assertEqual([], os.listdir(f"/tmp/{user}"))
+        self.assertEqual([], mounts_below("/tmp/copper-0"))
 
 
 class CleanUpForOthers(MountTestCase):
@@ -271,7 +300,10 @@ class CleanUpForOthers(MountTestCase):
 
     def check_nothing_left(self, job):
         self.assertEqual([], job.leftovers())
-        self.assertEqual([], [name for name in os.listdir("/tmp") if name.startswith(f"copper-{NOBODY}")])
+        for place in pathlib.Path("/tmp").glob(f"copper-{NOBODY}*"):  # others could make it otherwise
+            self.assertEqual([], list(place.iterdir()))
+            self.assertEqual((0o40700, NOBODY), (place.stat().st_mode, place.stat().st_uid))
+            place.rmdir()
 
     def test_live_job(self):
         for words in ((), ("--user", str(NOBODY)), ("--user", "nobody", "--batch-job", "1")):
@@ -337,7 +369,8 @@ class CleanUpForOthers(MountTestCase):
         ours = subprocess.Popen(["sleep", "1000"])
         self.addCleanup(ours.wait)
         self.addCleanup(ours.kill)
-        kept = self.make_directory()
+        kept = f"{self.make_directory()}/kept"
+        os.mkdir(kept)
         started = pathlib.Path(f"/proc/{ours.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
         record = {"mount": kept, "pid": ours.pid, "pid_started": int(started), "supervisor": ours.pid,
                   "supervisor_started": int(started), "is_alone": False, "user": 0, "job": "x", "batch_job": "",

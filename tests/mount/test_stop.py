@@ -305,7 +305,7 @@ class LaunchIsKilled(MountTestCase):
         launch.wait()
         self.kill_whatever_runs(job)
         self.run_program(copper_program(), "stop", "--local")
-        self.assertEqual([], glob.glob("/tmp/copper-0*"))
+        self.assertEqual([], glob.glob("/tmp/copper-0*/*"))
         self.assertEqual([], mounts_below(job.directory))
 
     @staticmethod

@@ -49,9 +49,11 @@ FIRST_PROCESS = "exec env --ignore-signal=CHLD sleep infinity"
 # Otherwise the new mount namespace would keep this machine's mirrors alive.
 FORGET_MIRRORS = "awk '/ - fuse.copper /{print $5}' /proc/self/mountinfo | xargs -r umount -l"
 
-# Each host has its own /tmp and /run. -xdev: not into mirrors. Slurm keeps the credentials of past jobs.
+# Each host has its own /tmp and /run. -xdev: not into mirrors. Slurm keeps the credentials of past jobs. Copper leaves the
+# directories that others could otherwise make, empty and closed.
 TRACES = """awk '{print "mount", $5, $9}' /proc/self/mountinfo
-find /tmp /run -xdev -mindepth 1 ! -name 'cred_state*' -printf 'file %p\\n'
+find /tmp /run -xdev -mindepth 1 ! -name 'cred_state*' \\
+    ! '(' '(' -path /tmp/root -o -path '/tmp/copper-0*' ')' -type d -empty -user 0 -perm 0700 ')' -printf 'file %p\\n'
 ss -Hltunp | awk '{print "port", $1, $5, $7}'"""
 
 

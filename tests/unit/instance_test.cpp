@@ -11,6 +11,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "daemon/control/private_directory.hpp"
+
 namespace copper {
 namespace {
 
@@ -33,11 +35,15 @@ InstanceRecord a_record(const std::string& name) {
             .log_dir = "/home/u/logs"};
 }
 
+tl::expected<Instance, std::string> claim(const InstanceRecord& record) {
+    return Instance::claim(record, usual_private_directory(::geteuid()));
+}
+
 TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
     const InstanceRecord record = a_record("a");
     std::string directory;
     {
-        const auto instance = Instance::claim(record);
+        const auto instance = claim(record);
         ASSERT_TRUE(instance) << instance.error();
         directory = instance->directory();
         EXPECT_EQ(directory, instance_directory(::geteuid(), record.mount));
@@ -67,27 +73,27 @@ TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
 
 TEST(Instance, AMountHasOneLiveInstance) {
     const InstanceRecord record = a_record("b");
-    auto first = Instance::claim(record);
+    auto first = claim(record);
     ASSERT_TRUE(first);
-    const auto second = Instance::claim(record);
+    const auto second = claim(record);
     ASSERT_FALSE(second);
     const std::string served = record.mount + ": already served, by process " + std::to_string(::getpid());
     EXPECT_EQ(second.error(), served + "; end it with 'copper stop --mount " + record.mount + "'");
     InstanceRecord of_other_job = record;
     of_other_job.batch_job = "18.server";
     EXPECT_EQ(
-        Instance::claim(of_other_job).error(),
+        claim(of_other_job).error(),
         served +
             ", for job 17.server; give this job another place with --create-mount --mount DIR (and "
             "COPPER_MOUNT=DIR for the other commands), or end that mirror with 'copper stop --batch-job "
             "17.server --mount " +
             record.mount + "'");
-    EXPECT_TRUE(Instance::claim(a_record("c")));
+    EXPECT_TRUE(claim(a_record("c")));
     {
         const Instance moved = std::move(*first);
-        EXPECT_FALSE(Instance::claim(record));
+        EXPECT_FALSE(claim(record));
     }
-    EXPECT_TRUE(Instance::claim(record));
+    EXPECT_TRUE(claim(record));
 }
 
 TEST(Instance, JobsDifferIfBothAreNamed) {
@@ -105,7 +111,7 @@ TEST(Instance, WhatAKilledDaemonLeftIsTakenOver) {
     if (child == 0) {
         record.pid = ::getpid();
         record.pid_started = start_time_of(record.pid);
-        const auto instance = Instance::claim(record);
+        const auto instance = claim(record);
         std::ofstream(instance->socket_path()) << "";
         ::kill(::getpid(), SIGKILL);
     }
@@ -118,7 +124,7 @@ TEST(Instance, WhatAKilledDaemonLeftIsTakenOver) {
     EXPECT_FALSE(is_running(left->pid, left->pid_started));
     EXPECT_FALSE(find_live_instance(::geteuid(), record.mount));
 
-    const auto instance = Instance::claim(record);
+    const auto instance = claim(record);
     ASSERT_TRUE(instance) << instance.error();
     EXPECT_FALSE(fs::exists(instance->socket_path()));
 }
@@ -127,7 +133,7 @@ TEST(Instance, TheLeftoversOfADeadOneCanBeRemoved) {
     InstanceRecord record = a_record("e");
     const pid_t child = ::fork();
     if (child == 0) {
-        const auto instance = Instance::claim(record);
+        const auto instance = claim(record);
         ::_exit(instance ? 0 : 1);
     }
     int status = 0;
@@ -149,24 +155,24 @@ TEST(Instance, OnlyInstanceDirectoriesAreEverRemoved) {
     EXPECT_FALSE(read_instance(elsewhere));
 
     // A link in the place of an instance leads nowhere.
-    const auto other = Instance::claim(a_record("f"));
+    const auto other = claim(a_record("f"));
     ASSERT_TRUE(other);
     const fs::path link = instance_directory(::geteuid(), a_record("g").mount);
     fs::create_directory_symlink(elsewhere, link);
     remove_instance(link);
     EXPECT_TRUE(fs::exists(elsewhere / "control"));
-    EXPECT_FALSE(Instance::claim(a_record("g")));
+    EXPECT_FALSE(claim(a_record("g")));
     fs::remove(link);
     fs::remove_all(elsewhere);
 }
 
 TEST(Instance, ADirectoryOpenToOthersIsRefused) {
-    const auto keeps_base = Instance::claim(a_record("h"));
+    const auto keeps_base = claim(a_record("h"));
     ASSERT_TRUE(keeps_base);
     const fs::path directory = instance_directory(::geteuid(), a_record("i").mount);
     fs::create_directory(directory);
     fs::permissions(directory, fs::perms(0755));
-    const auto instance = Instance::claim(a_record("i"));
+    const auto instance = claim(a_record("i"));
     ASSERT_FALSE(instance);
     EXPECT_NE(instance.error().find("is open to other users"), std::string::npos);
     fs::remove(directory);
@@ -176,21 +182,61 @@ TEST(Instance, AnotherUsersDirectoryIsRefused) {
     if (::geteuid() != 0) {
         GTEST_SKIP() << "needs root, to give a directory away";
     }
-    const auto keeps_base = Instance::claim(a_record("j"));
+    const auto keeps_base = claim(a_record("j"));
     ASSERT_TRUE(keeps_base);
     const fs::path directory = instance_directory(::geteuid(), a_record("k").mount);
     fs::create_directory(directory);
     fs::permissions(directory, fs::perms(0700));
     constexpr uid_t nobody = 65534;
     ASSERT_EQ(::chown(directory.c_str(), nobody, nobody), 0);
-    const auto instance = Instance::claim(a_record("k"));
+    const auto instance = claim(a_record("k"));
     ASSERT_FALSE(instance);
     EXPECT_NE(instance.error().find("belongs to user 65534"), std::string::npos);
     fs::remove(directory);
 }
 
+TEST(Instance, ThePrivateDirectoryIsTheGivenOneOrNone) {
+    const auto place = another_private_directory();
+    EXPECT_NE(place, another_private_directory());
+    EXPECT_EQ(owner_named_by(place), ::geteuid());
+    const auto record = a_record("o");
+    {
+        const auto instance = Instance::claim(record, place);
+        ASSERT_TRUE(instance) << instance.error();
+        EXPECT_TRUE(instance->directory().starts_with(place + "/"));
+        EXPECT_EQ(instance_directory(::geteuid(), record.mount), instance->directory());
+        EXPECT_EQ(scratch_directory(::geteuid(), record.mount), place + "/scratch");
+        EXPECT_TRUE(python_module_directory(::geteuid(), record.mount).starts_with(place + "/"));
+    }
+    // Processes may still have its name: nobody else must be able to make it.
+    EXPECT_TRUE(fs::is_empty(place));
+    fs::permissions(place, fs::perms(0755));
+    const auto refused = Instance::claim(record, place);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error(), place + ": is open to other users; its mode must be 0700; remove it");
+    fs::remove(place);
+}
+
+TEST(Instance, TheOneThatRunsCounts) {
+    auto record = a_record("p");
+    const auto places = {another_private_directory(), another_private_directory()};
+    for (const auto& living : places) {
+        std::vector<Instance> instances;
+        for (const auto& place : places) {
+            record.pid_started = start_time_of(::getpid()) + (place == living ? 0 : 1);
+            auto instance = Instance::claim(record, place);
+            ASSERT_TRUE(instance) << instance.error();
+            instances.push_back(std::move(*instance));
+        }
+        EXPECT_TRUE(instance_directory(::geteuid(), record.mount).starts_with(living + "/"));
+    }
+    for (const auto& place : places) {
+        fs::remove(place);
+    }
+}
+
 TEST(Instance, ABrokenRecordIsNone) {
-    const auto instance = Instance::claim(a_record("l"));
+    const auto instance = claim(a_record("l"));
     ASSERT_TRUE(instance);
     for (const char* text : {"", "{", "[]", "{\"mount\":1}", "{\"mount\":\"/x\"}"}) {
         std::ofstream(instance->directory() + "/record.json") << text;

@@ -9,6 +9,7 @@
 
 #include "daemon/control/instance.hpp"
 #include "daemon/control/options.hpp"
+#include "daemon/control/private_directory.hpp"
 
 namespace copper {
 namespace {
@@ -75,7 +76,9 @@ TEST_F(MountPointTest, TheParentIsMadeForTheDefaultOnly) {
         ASSERT_TRUE(made) << made.error();
         EXPECT_EQ(made->paths(), (std::vector<std::string>{"/tmp/" + nobody + "/copper", "/tmp/" + nobody}));
     }
-    EXPECT_FALSE(fs::exists("/tmp/" + nobody));
+    EXPECT_FALSE(fs::exists(default_mount()));
+    // It stays, and others cannot make it.
+    EXPECT_TRUE(fs::remove("/tmp/" + nobody));
     user.empty() ? ::unsetenv("USER") : ::setenv("USER", user.c_str(), 1);
 }
 
@@ -103,7 +106,8 @@ TEST_F(MountPointTest, AlreadyServed) {
     const auto instance = Instance::claim({.mount = base_ + "/m",
                                            .pid = ::getpid(),
                                            .pid_started = start_time_of(::getpid()),
-                                           .user = ::geteuid()});
+                                           .user = ::geteuid()},
+                                          usual_private_directory(::geteuid()));
     ASSERT_TRUE(instance);
     EXPECT_EQ(error_of(base_ + "/m"), base_ + "/m: already served, by process " + std::to_string(::getpid()) +
                                           "; end it with 'copper stop --mount " + base_ + "/m'");

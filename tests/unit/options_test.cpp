@@ -12,6 +12,7 @@
 
 #include "base/mount_table.hpp"
 #include "daemon/control/memory_limit.hpp"
+#include "daemon/control/private_directory.hpp"
 
 namespace copper {
 namespace {
@@ -112,6 +113,29 @@ TEST_F(OptionsTest, HiddenOptionsAreFlagsOnly) {
     EXPECT_FALSE(options->local);
     EXPECT_EQ(options->ready_timeout, milliseconds(5000));
     EXPECT_FALSE(error_of({}, file("ready-timeout = 5")).empty());
+}
+
+TEST_F(OptionsTest, ThePrivateDirectoryIsOfThisUser) {
+    const auto own = usual_private_directory(::geteuid());
+    EXPECT_EQ(resolve_options({}, std::nullopt)->private_directory, own);
+    const auto options = resolve_options({{"private-directory", {own + ".0123"}}}, std::nullopt);
+    ASSERT_TRUE(options) << options.error();
+    EXPECT_EQ(options->private_directory, own + ".0123");
+    EXPECT_EQ(std::ranges::count(to_flags(*options), "--private-directory=" + own + ".0123"), 1);
+    for (const auto& place : {std::string("/tmp/x"), own + "1", own + ".1/2"}) {
+        EXPECT_NE(error_of({{"private-directory", {place}}}), "") << place;
+    }
+}
+
+TEST_F(OptionsTest, TheMountIsKnownAsGiven) {
+    fs::create_directory(directory_ / "real");
+    fs::create_directory_symlink("real", directory_ / "link");
+    const auto options = resolve_options({{"mount", {directory_ / "link/m/"}}}, std::nullopt);
+    ASSERT_TRUE(options) << options.error();
+    EXPECT_EQ(options->mount, fs::canonical(directory_) / "real/m");
+    EXPECT_EQ(options->mount_as_given, directory_ / "link/m");
+    const auto by_default = resolve_options({}, std::nullopt);
+    EXPECT_EQ(by_default->mount_as_given, by_default->mount);
 }
 
 TEST_F(OptionsTest, Sizes) {

@@ -93,8 +93,33 @@ TEST_F(OwnFiles, DirectoriesThatOthersCanExchange) {
     }
     EXPECT_EQ(why_others_can_exchange(base_ + "/sticky/inner"), "");
     EXPECT_EQ(why_others_can_exchange("/"), "");
-    fs::create_directory_symlink(base_ + "/sticky", base_ + "/link");
-    EXPECT_NE(why_others_can_exchange(base_ + "/link/inner"), "");
+    EXPECT_EQ(why_others_can_exchange(base_ + "/sticky/absent/inner"), "");
+    EXPECT_TRUE(others_can_make(base_ + "/sticky/inner"));
+    EXPECT_TRUE(others_can_make(base_ + "/open/inner"));
+    EXPECT_FALSE(others_can_make(base_ + "/sticky/inner/x"));
+}
+
+TEST_F(OwnFiles, LinksOnTheWay) {
+    make_directory("open", 0777);
+    make_directory("open/inner", 0700);
+    make_directory("sticky", 01777);
+    make_directory("sticky/inner", 0755);
+    fs::create_directory_symlink("sticky/../sticky", base_ + "/good");
+    fs::create_directory_symlink(base_ + "/good", base_ + "/longer");
+    fs::create_directory_symlink(base_ + "/open", base_ + "/bad");
+    fs::create_directory_symlink("loop", base_ + "/loop");
+    EXPECT_EQ(why_others_can_exchange(base_ + "/good/inner"), "");
+    EXPECT_EQ(why_others_can_exchange(base_ + "/longer/inner"), "");
+    EXPECT_NE(why_others_can_exchange(base_ + "/bad/inner").find("other users may write there"),
+              std::string::npos);
+    EXPECT_EQ(why_others_can_exchange(base_ + "/loop"), base_ + "/loop: too many links");
+    if (::geteuid() == 0) {  // a link of somebody else, who can change it later
+        ASSERT_EQ(::lchown((base_ + "/good").c_str(), nobody, nobody), 0);
+        for (const char* name : {"good", "longer"}) {
+            EXPECT_EQ(why_others_can_exchange(base_ + "/" + name),
+                      base_ + "/good: belongs to user 65534, who could replace it");
+        }
+    }
 }
 
 TEST_F(OwnFiles, DirectoriesOfOthers) {

@@ -61,6 +61,15 @@ TEST(Readiness, TheOtherJobThatHasTheMountIsNamed) {
                                "is_served": true}])"));
 }
 
+TEST(Readiness, PlacesOfOthersAreTold) {
+    const auto state = ready_state({{Rank{0}, to_text({.error = "a", .taken = Taken::mount})},
+                                    {Rank{1}, to_text({.error = "b", .taken = Taken::private_directory})}},
+                                   2, Look::again, name_of);
+    EXPECT_EQ(json::parse(state.line)["failed"],
+              json::parse(R"([{"host": "cn0", "reason": "a", "taken": "mount"},
+                              {"host": "cn1", "reason": "b", "taken": "private_directory"}])"));
+}
+
 TEST(Readiness, NonsenseIsAFailureOfThatNode) {
     for (const char* text : {"", "17", "{\"host\":1}", "{\"error\":[]}"}) {
         const auto state = ready_state({{Rank{0}, text}}, 1, Look::again, name_of);

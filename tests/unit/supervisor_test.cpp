@@ -14,6 +14,7 @@
 #include <string>
 
 #include "daemon/control/instance.hpp"
+#include "daemon/control/private_directory.hpp"
 
 namespace copper {
 namespace {
@@ -131,7 +132,7 @@ TEST_F(SupervisorTest, ASuccessorIsToldWhyItsPredecessorEnded) {
 TEST_F(SupervisorTest, ADaemonThatIsLostAfterItsUnmountLeavesNothing) {
     lose_daemon(
         [this](Supervised& daemon) {
-            auto instance = Instance::claim(record());
+            auto instance = Instance::claim(record(), usual_private_directory(::geteuid()));
             keep_nothing(daemon.link, mount_);
             daemon.link.begin();
             daemon.link.release();
@@ -146,7 +147,7 @@ TEST_F(SupervisorTest, ADaemonThatIsLostAfterItsUnmountLeavesNothing) {
 TEST_F(SupervisorTest, ADaemonThatIsLostBeforeTheOthersServeLeavesNothing) {
     lose_daemon(
         [this](Supervised& daemon) {
-            auto instance = Instance::claim(record());
+            auto instance = Instance::claim(record(), usual_private_directory(::geteuid()));
             keep_nothing(daemon.link, mount_);
             ::kill(::getpid(), SIGKILL);
         },
@@ -156,7 +157,7 @@ TEST_F(SupervisorTest, ADaemonThatIsLostBeforeTheOthersServeLeavesNothing) {
 }
 
 TEST_F(SupervisorTest, ALaterJobAtTheSamePlaceIsLeftAlone) {
-    const auto later = Instance::claim(record());
+    const auto later = Instance::claim(record(), usual_private_directory(::geteuid()));
     ASSERT_TRUE(later);
     lose_daemon(
         [this](Supervised& daemon) {

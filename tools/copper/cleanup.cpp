@@ -20,6 +20,7 @@
 #include "base/error_text.hpp"
 #include "base/fuse_access.hpp"
 #include "base/mount_table.hpp"
+#include "base/own_files.hpp"
 #include "base/path.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/control/private_directory.hpp"
@@ -203,8 +204,9 @@ void end_processes(const Own& own, CleanReport& report) {
 
 void remove_made_directories(const InstanceRecord& instance, CleanReport& report) {
     for (const auto& directory : instance.made_directories) {
-        // Only if empty. If others have put files there, the directory stays.
-        if (::rmdir(directory.c_str()) != 0 && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
+        // Only if empty. If others have put files there, or could make the directory, it stays.
+        if (!others_can_make(directory) && ::rmdir(directory.c_str()) != 0 && errno != ENOENT &&
+            errno != ENOTEMPTY && errno != EEXIST) {
             report.problems.push_back("cannot remove " + directory + ": " + error_text());
         }
     }
@@ -272,7 +274,6 @@ void remove_files(const Own& own, CleanReport& report) {
         if (rest.directories.empty() && rest.launches.empty()) {
             remove_scratch(directory.path + "/" + scratch_name, report);
         }
-        ::rmdir(directory.path.c_str());
     }
 }
 
@@ -322,7 +323,10 @@ std::set<uid_t> users_with_copper() {
         users.insert(mount.user);
     }
     for (const auto& directory : private_directories(std::nullopt)) {
-        users.insert(directory.user);
+        std::error_code error;
+        if (!std::filesystem::is_empty(directory.path, error)) {  // they stay, for ever
+            users.insert(directory.user);
+        }
     }
     return users;
 }
@@ -405,9 +409,6 @@ CleanReport clean_own(const CleanScope& scope) {
     remove_files(own, report);
     if (scope.mount && own.launches.empty() && !own.spared_mounts.contains(*scope.mount)) {
         remove_launch(*scope.mount);  // a log without a record
-        for (const auto& directory : private_directories(::geteuid())) {
-            ::rmdir(directory.path.c_str());
-        }
     }
     return report;
 }

@@ -9,10 +9,49 @@
 #include "base/shell_quote.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/options.hpp"
+#include "daemon/control/private_directory.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/node_list.hpp"
 
 namespace copper::cli {
+
+namespace {
+
+// How well a mount fits a command of this job that names none.
+enum class Fit { nothing_is_there, left, runs_for_others, runs };
+
+template <typename Record>
+Fit fit_of(const Record& record, bool runs) {
+    const bool is_own = record.batch_job.empty() || record.batch_job == batch_job_id();
+    return !runs ? Fit::left : is_own ? Fit::runs : Fit::runs_for_others;
+}
+
+Fit fit_of(const std::string& mount) {
+    auto best = Fit::nothing_is_there;
+    for (const auto& [directory, record] : instances_named(mount, ::getuid())) {
+        best = std::max(best, fit_of(record, is_running(record)));
+    }
+    if (const auto launch = read_launch(mount)) {
+        best = std::max(best, fit_of(*launch, is_running(launch->process.pid, launch->process.started)));
+    }
+    return best;
+}
+
+// Usually the default. If another user has that on some node, `copper launch` has chosen another one.
+std::string mount_of_job() {
+    auto chosen = canonical_mount(default_mount());
+    auto fit = fit_of(chosen);
+    for (const auto& directory : private_directories(::getuid())) {
+        const auto other = mount_within(directory.path);
+        if (const auto fit_of_other = fit_of(other); fit_of_other > fit) {
+            chosen = other;
+            fit = fit_of_other;
+        }
+    }
+    return chosen;
+}
+
+}  // namespace
 
 Result<std::string> mount_named(const std::string& flag) {
     if (!flag.empty()) {
@@ -24,7 +63,7 @@ Result<std::string> mount_named(const std::string& flag) {
     }
     const auto mount = sources->by_name.find("mount");
     const bool given = mount != sources->by_name.end() && !mount->second.texts.empty();
-    return canonical_mount(given ? mount->second.texts.back() : default_mount());
+    return given ? canonical_mount(mount->second.texts.back()) : mount_of_job();
 }
 
 std::string local_mount(const std::string& mount, std::uint32_t node) {

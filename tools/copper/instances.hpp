@@ -14,8 +14,8 @@
 
 namespace copper::cli {
 
-// --mount as given; otherwise from the environment or the configuration file; otherwise /tmp/$USER/copper.
-// Canonical.
+// --mount as given; otherwise from the environment or the configuration file; otherwise /tmp/$USER/copper, or
+// where `copper launch` has put this job's mirror instead. Canonical.
 Result<std::string> mount_named(const std::string& flag);
 
 // The mount of node `node` of a job on this machine (--local N).

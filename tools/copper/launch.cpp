@@ -41,6 +41,8 @@ constexpr milliseconds launcher_patience{10000};
 // Then it is worth asking the nodes. Most jobs take a second or two, large ones longer.
 constexpr milliseconds silence_max{10000};
 constexpr milliseconds silence_max_per_node{10};
+// Another user may have the mount, the private directory, or both.
+constexpr int attempts_max = 3;
 
 // Finds reasons why the daemons would fail, before any is started.
 Result<void> check_this_node(const Plan& plan) {
@@ -274,8 +276,8 @@ Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const Laun
     return {exit_failed, explanation(outcome, plan, troubles)};
 }
 
-// `occupants`: if it fails, the mirrors of other jobs that are the reason.
-Result<void> start(const Plan& plan, std::vector<Occupant>& occupants) {
+// `outcome`: why it failed, if daemons were started.
+Result<void> start(const Plan& plan, LaunchOutcome& outcome) {
     if (auto written = write_files(plan); !written) {
         return written;
     }
@@ -307,7 +309,7 @@ Result<void> start(const Plan& plan, std::vector<Occupant>& occupants) {
     const milliseconds patience = plan.daemon.ready_timeout + report_margin;
     const milliseconds silence =
         std::min<milliseconds>(silence_max + plan.nodes() * silence_max_per_node, patience);
-    auto outcome = watch->wait(*launcher, silence);
+    outcome = watch->wait(*launcher, silence);
     std::vector<Trouble> troubles;
     if (outcome.end == LaunchEnd::timed_out) {
         if (!outcome.readiness) {
@@ -321,7 +323,6 @@ Result<void> start(const Plan& plan, std::vector<Occupant>& occupants) {
     const bool all = outcome.end == LaunchEnd::reported && outcome.readiness->everywhere() &&
                      outcome.readiness->nodes == plan.nodes();
     if (!all) {
-        occupants = occupants_of(outcome, plan);
         return tl::make_unexpected(give_up(*watch, plan, *launcher, outcome, std::move(troubles)));
     }
     print_success(plan);
@@ -329,55 +330,71 @@ Result<void> start(const Plan& plan, std::vector<Occupant>& occupants) {
 }
 
 // If mirrors of jobs that are over are in the way on other nodes, that shows only when daemons start there.
-Result<void> start_after_others(const Plan& plan) {
-    std::vector<Occupant> occupants;
-    const auto started = start(plan, occupants);
+Result<void> start_after_others(const Plan& plan, LaunchOutcome& outcome) {
+    const auto started = start(plan, outcome);
+    const auto occupants = started ? std::vector<Occupant>() : occupants_of(outcome, plan);
     if (occupants.empty()) {
         return started;
     }
     if (const auto ended = end_occupants(plan, occupants, started.error()); !ended) {
         return ended;
     }
-    return start(plan, occupants);
+    return start(plan, outcome);
 }
 
-// Made before its files are known; removed if it stays empty.
-class HeldDirectory {
-  public:
-    static Result<HeldDirectory> make() {
-        auto path = make_private_directory();
-        if (!path) {
-            return failed(path.error());
-        }
-        if (const auto why = why_elsewhere(*path); !why.empty()) {
-            say("warning: " + why);
-        }
-        return HeldDirectory(std::move(*path));
-    }
-    HeldDirectory(HeldDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-    HeldDirectory& operator=(HeldDirectory&&) = delete;
-    ~HeldDirectory() { ::rmdir(path_.c_str()); }
+bool uses_default_mount(const Plan& plan) {
+    return plan.daemon.mount == canonical_mount(default_mount());
+}
 
-  private:
-    explicit HeldDirectory(std::string path) : path_(std::move(path)) {}
-    std::string path_;
-};
-
-Result<void> launch(const LaunchOptions& options) {
-    std::optional<HeldDirectory> directory;
-    if (!options.dry_run) {
-        auto made = HeldDirectory::make();
-        if (!made) {
-            return tl::make_unexpected(made.error());
-        }
-        directory.emplace(std::move(*made));
+// The usual places, or others if another user has them on this node.
+Places places_here() {
+    Places places{.private_directory = usual_private_directory(::geteuid())};
+    if (const auto why = why_usual_directory_is_taken(); !why.empty()) {
+        const auto own = private_directories(::geteuid());  // of earlier jobs
+        places.private_directory = own.empty() ? another_private_directory() : own.front().path;
+        say("warning: " + why + "; this job uses " + places.private_directory + " on all nodes");
     }
-    const auto plan = make_plan(options);
+    places.mount_is_taken = !why_default_mount_is_taken().empty();
+    return places;
+}
+
+// Others, for all nodes, if that helps: another user has one of `places` on some node.
+Places other_places(const Plan& plan, const LaunchOutcome& outcome, Places places) {
+    bool directory_is_taken = false;
+    const auto failed = outcome.readiness ? outcome.readiness->failed : std::vector<Readiness::Failed>();
+    for (const auto& node : failed) {
+        const bool is_mount = node.taken == "mount" && uses_default_mount(plan);
+        const bool is_directory = node.taken == "private_directory";
+        if (is_mount || is_directory) {
+            say("warning: " + node.host + ": " + node.reason +
+                "; trying again with another place on all nodes");
+        }
+        places.mount_is_taken = places.mount_is_taken || is_mount;
+        directory_is_taken = directory_is_taken || is_directory;
+    }
+    if (directory_is_taken) {
+        places.private_directory = another_private_directory();
+    }
+    return places;
+}
+
+// Changes `places` if another try with these might succeed.
+Result<void> launch_at(Places& places, const LaunchOptions& options) {
+    if (!options.dry_run) {  // the plan names files in it
+        if (const auto made = make_private_directory(places.private_directory); !made) {
+            return failed(made.error());
+        }
+    }
+    const auto plan = make_plan(options, places);
     if (!plan) {
         return tl::make_unexpected(plan.error());
     }
     for (const auto& warning : plan->daemon.warnings) {
         say("warning: " + warning);
+    }
+    if (const auto why = why_default_mount_is_taken();
+        !why.empty() && plan->daemon.mount == mount_within(plan->daemon.private_directory)) {
+        say("warning: " + why + "; this job mounts " + plan->daemon.mount);
     }
     if (options.dry_run) {
         std::cout << shell_quote(plan->command) << "\n";
@@ -395,10 +412,23 @@ Result<void> launch(const LaunchOptions& options) {
     if (const auto room = make_room_here(*plan); !room) {
         return room;
     }
-    if (const auto started = start_after_others(*plan); !started) {
+    LaunchOutcome outcome;
+    if (const auto started = start_after_others(*plan, outcome); !started) {
+        places = other_places(*plan, outcome, places);
         return started;
     }
     return prefetch(plan->daemon.mount, options.prefetch);
+}
+
+Result<void> launch(const LaunchOptions& options) {
+    auto places = places_here();
+    for (int attempt = 1;; ++attempt) {
+        const auto tried = places;
+        auto launched = launch_at(places, options);
+        if (launched || places == tried || attempt == attempts_max) {
+            return launched;
+        }
+    }
 }
 
 }  // namespace

@@ -12,9 +12,12 @@
 
 #include "base/host_name.hpp"
 #include "base/job_key.hpp"
+#include "base/own_files.hpp"
+#include "base/path.hpp"
 #include "base/processes.hpp"
 #include "daemon/control/job_key_variable.hpp"
 #include "daemon/control/option_defaults.hpp"
+#include "daemon/control/private_directory.hpp"
 #include "daemon/control/profile_files.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/instances.hpp"
@@ -135,8 +138,9 @@ void plan_mounts(Plan& plan) {
         plan.mounts.push_back(mount);
     }
     // Copper makes DIR.0 and the default mount itself. The user makes any other one.
-    plan.daemon.create_mount =
-        plan.daemon.create_mount || plan.daemon.local || mount == canonical_mount(default_mount());
+    plan.daemon.create_mount = plan.daemon.create_mount || plan.daemon.local ||
+                               mount == canonical_mount(default_mount()) ||
+                               mount == mount_within(plan.daemon.private_directory);
 }
 
 // How `copper stop` on another node of the job reaches this node.
@@ -173,7 +177,11 @@ std::string profile_of(const DaemonOptions& daemon) {
 
 }  // namespace
 
-Result<Plan> make_plan(const LaunchOptions& options) {
+std::string why_default_mount_is_taken() {
+    return why_others_can_exchange(std::string(parent_path(default_mount())));
+}
+
+Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     const auto config = options.config.empty() ? std::nullopt : std::optional(options.config);
     const auto sources = read_sources(config);
     if (!sources) {
@@ -195,6 +203,12 @@ Result<Plan> make_plan(const LaunchOptions& options) {
     }
     plan.daemon = std::move(*daemon);
     plan.daemon.local = local;
+    if (!places.private_directory.empty()) {
+        plan.daemon.private_directory = places.private_directory;
+    }
+    if (places.mount_is_taken && plan.daemon.mount == canonical_mount(default_mount())) {
+        plan.daemon.mount = mount_within(plan.daemon.private_directory);
+    }
     plan.daemon.launch = JobKey::random().text().substr(0, launch_id_digits);
     plan.daemon.profile = profile_of(plan.daemon);
     // Otherwise each daemon checks its own node.

@@ -10,6 +10,13 @@
 
 namespace copper::cli {
 
+// The places of a job, which are the same on all its nodes.
+struct Places {
+    std::string private_directory = {};  // empty: the usual one
+    bool mount_is_taken = false;         // the default mount: use mount_within(private_directory)
+    bool operator==(const Places&) const = default;
+};
+
 struct LaunchOptions {
     FlagTexts flags;
     std::string config;
@@ -37,6 +44,9 @@ struct Plan {
     }
 };
 
-Result<Plan> make_plan(const LaunchOptions& options);
+Result<Plan> make_plan(const LaunchOptions& options, const Places& places = {});
+
+// Why another user could put something in the place of the default mount on this node; empty if nobody can.
+std::string why_default_mount_is_taken();
 
 }  // namespace copper::cli

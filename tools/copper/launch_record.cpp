@@ -101,10 +101,6 @@ std::optional<LaunchRecord> parse_launch_record(std::string_view text) {
     return read_json(text, from_json);
 }
 
-std::string scratch_directory() {
-    return private_directory(::geteuid()) + "/" + scratch_name;
-}
-
 LaunchFiles launch_files(const std::string& mount) {
     return files_in(private_directory(::geteuid()), mount);
 }
@@ -211,19 +207,14 @@ LaunchLock::~LaunchLock() {
 }
 
 Result<UniqueFd> open_log(const std::string& path) {
-    const auto parent = std::filesystem::path(path).parent_path().string();
-    const bool is_private = owner_named_by(parent) == ::geteuid();
-    for (int attempt = 1;; ++attempt) {
-        auto fd = open_own_file(AT_FDCWD, path, 0600);
-        if (fd && ::ftruncate(fd->get(), 0) == 0) {
-            return std::move(*fd);
-        }
-        // When another job ends, it may remove the directory while that is empty.
-        if (!is_private || attempt == open_attempts_max ||
-            !open_private_directory(AT_FDCWD, parent, ::geteuid(), Missing::make)) {
-            return failed(fd ? path + ": " + error_text() : fd.error());
-        }
+    auto fd = open_own_file(AT_FDCWD, path, 0600);
+    if (!fd) {
+        return failed(fd.error());
     }
+    if (::ftruncate(fd->get(), 0) != 0) {
+        return failed(path + ": " + error_text());
+    }
+    return std::move(*fd);
 }
 
 Result<void> write_file(const std::string& path, std::string_view text) {

@@ -69,11 +69,6 @@ class LaunchLock {
     UniqueFd fd_;
 };
 
-// In the user's private_directory(), for caches that programs write (environment.hpp). Programs make it;
-// `copper stop` removes it.
-inline constexpr const char* scratch_name = "scratch";
-std::string scratch_directory();
-
 // A new or emptied file, mode 0600, for appending. Fails on a link or another user's file in its place.
 Result<UniqueFd> open_log(const std::string& path);
 Result<void> write_file(const std::string& path, std::string_view text);

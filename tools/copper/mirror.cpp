@@ -111,7 +111,7 @@ Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const
         environment.mirror.mounts.push_back(other.point);
     }
     environment.variables = mirrored_environment({.mirror = environment.mirror,
-                                                  .scratch = scratch_directory(),
+                                                  .scratch = scratch_directory(::getuid(), instance->mount),
                                                   .python_bytecode_in_scratch = options.pycache_prefix,
                                                   .python_modules = python_modules},
                                                  read_variable, resolve_path);

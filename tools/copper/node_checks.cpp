@@ -15,6 +15,7 @@
 #include "base/error_text.hpp"
 #include "base/fuse_access.hpp"
 #include "base/mount_table.hpp"
+#include "base/own_files.hpp"
 #include "base/path.hpp"
 #include "base/processes.hpp"
 #include "daemon/control/memory_limit.hpp"
@@ -183,8 +184,8 @@ Finding check_room_for_files() {
     if (const auto room = check_room(); !room) {
         return problem("tmp", room.error(), "");
     }
-    if (const auto why = why_elsewhere(private_directory(::geteuid())); !why.empty()) {
-        return warning("tmp", why, "");
+    if (const auto why = why_usual_directory_is_taken(); !why.empty()) {
+        return warning("tmp", why, "the next launch uses another directory on all nodes");
     }
     return good("tmp", "there is room in /tmp");
 }
@@ -198,6 +199,11 @@ Finding check_mount(const std::string& mount, const std::string& batch_job) {
     if (is_mounted(mount)) {
         return problem("mount", mount + " is a dead Copper mount",
                        "clear it with " + stop_command(mount, StopSpan::this_node));
+    }
+    if (const auto why = why_others_can_exchange(std::string(parent_path(mount))); !why.empty()) {
+        return mount == canonical_mount(default_mount())
+                   ? warning("mount", why, "the next launch mounts elsewhere on all nodes, and says where")
+                   : problem("mount", why, "or choose another --mount");
     }
     return good("mount", mount + " is free");
 }

@@ -22,6 +22,7 @@ Readiness readiness_from(const nlohmann::json& json) {
     for (const auto& failed : json.value("failed", nlohmann::json::array())) {
         readiness.failed.push_back({.host = failed.value("host", std::string()),
                                     .reason = failed.value("reason", std::string()),
+                                    .taken = failed.value("taken", std::string()),
                                     .batch_job = failed.value("batch_job", std::string()),
                                     .launch = failed.value("launch", std::string()),
                                     .is_served = failed.value("is_served", false)});

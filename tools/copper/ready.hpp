@@ -13,6 +13,7 @@ struct Readiness {
     struct Failed {
         std::string host;
         std::string reason;
+        std::string taken = {};  // "mount" or "private_directory": another user has this place there
         // As in ReadyAnswer (daemon/readiness.hpp): whose mirror has the mount.
         std::string batch_job = {};
         std::string launch = {};
