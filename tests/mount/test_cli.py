@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -40,6 +41,14 @@ class Commands(MountTestCase):
         lines = self.copper("env", "--mount", root, "--no-python-modules", PYTHONPATH=self.tree)
         self.assertIn(f"PYTHONPATH={root}{self.tree}\n", lines)
 
+    def test_commands_after_stop(self):
+        """PATH does not lead into nothing."""
+        job = self.launch(nodes=1, trees=["/usr/bin"])
+        script = (f'eval "$({copper_program()} env --mount {job.root(0)})" && date >/dev/null && command -v date && '
+                  f'{copper_program()} stop --mount {job.mount} >/dev/null && hash -r && command -v date && date >/dev/null')
+        done = self.run_program("sh", "-c", script, env=job.environment | {"PATH": "/usr/bin"})
+        self.assertEqual([f"{job.root(0)}/usr/bin/date", "/usr/bin/date"], done.stdout.decode().splitlines())
+
     def test_environment_in_each_shell_and_back(self):
         path = f"{self.tree}/it's a:{os.environ['PATH']}"
         env = f"{copper_program()} env --mount {self.job.root(1)}"
@@ -50,15 +59,50 @@ class Commands(MountTestCase):
             with self.subTest(shell, get=get):
                 if not shutil.which(shell):
                     self.skipTest(f"needs {shell}")
-                do, undo = get.format(f"{env} {words}"), get.format(f"{env} {words} --unset")
-                show = "/usr/bin/printenv PATH MPLCONFIGDIR"
-                environment = clean_environment()
+                # Neither the mount nor any other option is needed for the way back.
+                do = get.format(f"{env} {words} --pycache-prefix --prefix {self.tree}")
+                undo = get.format(f"{copper_program()} env {words} --unset")
+                show = "/usr/bin/printenv PATH MPLCONFIGDIR; /usr/bin/env >{}"
+                environment = clean_environment(PYTHONPATH=f"/a'b;c=!d%:{self.tree}", PYTHONDONTWRITEBYTECODE="1",
+                                                NUMBA_CACHE_DIR="/mine", CONDA_PREFIX=self.tree)
                 environment["PATH"] = path
-                done = self.run_program(shell, "-c", f"{do}; {show}; {undo}; {show} || true", env=environment)
+                before, after = f"{self.job.directory}/before", f"{self.job.directory}/after"
+                done = self.run_program(shell, "-c", f"/usr/bin/env >{before}; {do}; {show.format('/dev/null')}; {undo}; "
+                                                     f"{show.format(after)} || true", env=environment)
                 there, scratch, back = done.stdout.decode().splitlines()
-                self.assertEqual(self.job.root(1) + path, there)
+                self.assertEqual(f"{self.job.root(1)}{path}:{self.tree}/it's a", there)
                 self.assertTrue(scratch.startswith("/tmp/copper-"))
                 self.assertEqual(path, back)
+                before, after = ({line for line in pathlib.Path(file).read_text(encoding="utf-8").splitlines()
+                                  if not line.startswith(("_=", "SHLVL="))} for file in (before, after))
+                self.assertEqual(before, after)
+
+    def test_undoing_what_is_not_done(self):
+        done = self.job.command("env", "--unset")
+        self.assertEqual((0, ""), (done.returncode, done.stdout))
+        self.assertIn("there is nothing to undo", done.stderr)
+
+    def test_originals_cost_the_filesystem_nothing(self):
+        """Programs that find all they want in the mirror never look into the original directories."""
+        if not shutil.which("strace"):
+            self.skipTest("needs strace")
+        tree = self.make_directory()
+        pathlib.Path(f"{tree}/thing.py").write_text("print(__file__)", encoding="utf-8")
+        pathlib.Path(f"{tree}/tool").write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+        os.chmod(f"{tree}/tool", 0o755)
+        job = self.launch(nodes=1, trees=[tree])
+        root = job.root(0)
+        done = job.command("env", "--mount", root, environment=clean_environment() | {
+            "PYTHONPATH": tree, "LD_LIBRARY_PATH": tree, "PATH": f"{tree}:/usr/bin:/bin"})
+        self.assertIn(f"PATH={root}{tree}:/usr/bin:/bin:{tree}\n", done.stdout)
+        calls = f"{job.directory}/calls"
+        script = f"{done.stdout}\ntool && date && {PYTHON} -c 'import thing, json'"
+        said = self.run_program("/usr/bin/strace", "-f", "-o", calls, "-e", "trace=%file", "sh", "-c", script,
+                                env=clean_environment()).stdout.decode()
+        self.assertIn(f"{root}{tree}/thing.py", said)
+        text = pathlib.Path(calls).read_text(encoding="utf-8")
+        self.assertIn(f'"{root}{tree}/thing.py', text)
+        self.assertEqual([], [line for line in text.splitlines() if f'"{tree}' in line])
 
     def test_environment_that_leads_nowhere(self):
         done = self.job.command("env", "--mount", self.job.root(0), environment=clean_environment(VIRTUAL_ENV="/x"))

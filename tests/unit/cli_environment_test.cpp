@@ -46,22 +46,44 @@ TEST(OutOfMirror, TakesTheMountAway) {
     EXPECT_EQ(out_of_mirror("/m", "/mm/soft"), std::nullopt);
 }
 
-std::map<std::string, std::string> environment_of(const std::map<std::string, std::string>& before,
-                                                  bool pycache) {
-    const auto read = [&](const std::string& name) -> std::optional<std::string> {
-        const auto found = before.find(name);
-        return found == before.end() ? std::nullopt : std::optional(found->second);
+using Environment = std::map<std::string, std::string>;
+
+ReadVariable reader_of(const Environment& environment) {
+    return [&environment](const std::string& name) -> std::optional<std::string> {
+        const auto found = environment.find(name);
+        return found == environment.end() ? std::nullopt : std::optional(found->second);
     };
+}
+
+Environment after(const Changes& changes, Environment environment) {
+    for (const auto& [name, value] : changes) {
+        environment.erase(name);
+        if (value) {
+            environment[name] = *value;
+        }
+    }
+    return environment;
+}
+
+Environment mirrored(const Environment& before, const EnvironmentRequest& request) {
+    return after(mirrored_environment(request, reader_of(before), resolve), before);
+}
+
+Environment unmirrored(const Environment& before) {
+    return after(unmirrored_environment(reader_of(before)), before);
+}
+
+// What changes.
+Environment environment_of(const Environment& before, bool pycache) {
     const EnvironmentRequest request{
         .mirror = mirror, .scratch = "/s", .python_bytecode_in_scratch = pycache};
-    const auto changed = mirrored_environment(request, read, resolve);
-    return {changed.begin(), changed.end()};
+    return after(mirrored_environment(request, reader_of(before), resolve), {});
 }
 
 TEST(MirroredEnvironment, RewritesWhatIsSetAndFillsWhatIsNot) {
     const auto changed = environment_of(
         {{"PATH", "/soft/bin:/home/u/bin"}, {"PYTHONPATH", "/home/u"}, {"NUMBA_CACHE_DIR", "/mine"}}, false);
-    EXPECT_EQ(changed.at("PATH"), "/tmp/u/copper/soft/bin:/home/u/bin");
+    EXPECT_EQ(changed.at("PATH"), "/tmp/u/copper/soft/bin:/home/u/bin:/soft/bin");
     EXPECT_FALSE(changed.contains("PYTHONPATH"));
     EXPECT_FALSE(changed.contains("NUMBA_CACHE_DIR"));
     EXPECT_EQ(changed.at("MPLCONFIGDIR"), "/s/matplotlib");
@@ -82,7 +104,9 @@ TEST(MirroredEnvironment, RewritesWhatActivationSets) {
     };
     const auto changed = environment_of(before, false);
     for (const auto& [name, value] : before) {
-        EXPECT_EQ(changed.at(name), list_through_mirror(mirror, value, resolve));
+        // What programs look through for absent names has no original behind it.
+        EXPECT_EQ(changed.at(name), list_through_mirror(mirror, value, resolve) +
+                                        (name == "PATH" ? ":/soft/env/bin:/bin" : ""));
         EXPECT_TRUE(changed.at(name).starts_with("/tmp/u/copper/soft/")) << name;
     }
     EXPECT_FALSE(environment_of({{"XDG_DATA_DIRS", "/soft/env/share"}}, false).contains("XDG_DATA_DIRS"));
@@ -102,7 +126,7 @@ TEST(ShellLines, AreSafeForAnyValue) {
 }
 
 TEST(LeadsInto, TellsWhetherAnyVariableDoes) {
-    const auto leads = [](const std::string& path, const Variables& changed) {
+    const auto leads = [](const std::string& path, const Changes& changed) {
         return leads_into(mirror, changed, [&](const std::string& name) {
             return name == "PATH" ? std::optional(path) : std::nullopt;
         });
@@ -112,65 +136,92 @@ TEST(LeadsInto, TellsWhetherAnyVariableDoes) {
     EXPECT_TRUE(leads("/bin", {{"PYTHONPATH", "/home/u:/tmp/u/copper/soft"}}));
 }
 
-TEST(UnmirroredEnvironment, UndoesWhatMirroredEnvironmentDid) {
-    const std::map<std::string, std::string> before = {
-        {"PATH", "/soft/bin::/home/u/bin"}, {"PYTHONPATH", "/home/u"}, {"NUMBA_CACHE_DIR", "/mine"}};
-    for (const std::string mount : {"/tmp/u/copper", "/tmp/u/copper.12"}) {
+EnvironmentRequest request_with(const std::string& mount, bool pycache = false, bool modules = true) {
+    return {.mirror = {.mount = mount, .trees = {"/soft", "/usr"}, .mounts = {}},
+            .scratch = "/tmp/copper-7/scratch",
+            .python_bytecode_in_scratch = pycache,
+            .python_modules = modules ? "/tmp/copper-7/hash/python" : ""};
+}
+
+TEST(UnmirroredEnvironment, GivesBackWhatWas) {
+    const Environment before = {{"PATH", "/soft/bin::/home/u/bin:/bin:/soft/bin"},
+                                {"PYTHONPATH", "/home/u"},
+                                {"NUMBA_CACHE_DIR", "/mine"},
+                                {"PYTHONDONTWRITEBYTECODE", "1"},
+                                {"PYTHONPYCACHEPREFIX", "/tmp/copper-7/scratch/pycache"},
+                                {"COPPER_MIRRORED_TREES", "/x:/y"},
+                                {"PERL5LIB", "a b;c=d%e\nf'!"},
+                                {"CONDA_PREFIX", "/soft/50%;=\n'!"},
+                                {"GDAL_DATA", ""}};
+    for (const std::string mount : {"/tmp/u/copper", "/tmp/u/copper.12", "/tmp/a;b=c%d"}) {
         for (const bool pycache : {false, true}) {
-            auto environment = before;
-            const auto read = [&](const std::string& name) -> std::optional<std::string> {
-                const auto found = environment.find(name);
-                return found == environment.end() ? std::nullopt : std::optional(found->second);
-            };
-            const EnvironmentRequest request{.mirror = {.mount = mount, .trees = {"/soft"}, .mounts = {}},
-                                             .scratch = "/tmp/copper-7/scratch",
-                                             .python_bytecode_in_scratch = pycache,
-                                             .python_modules = "/tmp/copper-7/hash/python"};
-            for (const auto& [name, value] : mirrored_environment(request, read, resolve)) {
-                environment[name] = value;
-            }
-            EXPECT_NE(environment, before);
-            for (int again = 0; again < 2; ++again) {
-                for (const auto& [name, value] :
-                     unmirrored_environment("/tmp/u/copper", "/tmp/copper-7", read)) {
-                    environment.erase(name);
-                    if (value) {
-                        environment[name] = *value;
-                    }
+            for (const bool modules : {false, true}) {
+                for (const auto& environment : {before, Environment()}) {
+                    const auto there = mirrored(environment, request_with(mount, pycache, modules));
+                    EXPECT_NE(there, environment);
+                    EXPECT_EQ(there.at("COPPER_ORIGINALS").find('\n'), std::string::npos);
+                    EXPECT_EQ(unmirrored(there), environment);
+                    EXPECT_EQ(unmirrored(unmirrored(there)), environment);
                 }
-                EXPECT_EQ(environment, before);
             }
         }
     }
 }
 
-TEST(UnmirroredEnvironment, LeavesTheUsersOwnAlone) {
-    const auto read = [](const std::string& name) -> std::optional<std::string> {
-        return name == "PATH"                   ? "/tmp/u/copper.old/bin:/tmp/u/copperx"
-               : name.starts_with("PYTHONDONT") ? "1"
-                                                : "/x";
-    };
-    EXPECT_TRUE(unmirrored_environment("/tmp/u/copper", "/tmp/copper-7", read).empty());
+TEST(UnmirroredEnvironment, TakesTheMirrorOutOfWhatWasChangedSince) {
+    auto environment =
+        mirrored({{"PATH", "/soft/bin:/bin"}, {"PYTHONPATH", "/soft/lib"}}, request_with("/tmp/u/copper"));
+    environment["PATH"] = "/home/u/bin:" + environment["PATH"] + ":/tmp/u/copperx/bin";
+    environment["PYTHONPATH"] += ":/home/u";
+    environment["LD_LIBRARY_PATH"] = "/tmp/u/copper/soft/lib";
+    environment["MPLCONFIGDIR"] = "/home/u/mpl";
+    environment.erase("TRITON_CACHE_DIR");
+    const auto back = unmirrored(environment);
+    EXPECT_EQ(back, (Environment{{"PATH", "/home/u/bin:/soft/bin:/usr/bin:/bin:/tmp/u/copperx/bin"},
+                                 {"PYTHONPATH", "/soft/lib:/home/u"},
+                                 {"LD_LIBRARY_PATH", "/soft/lib"},
+                                 {"MPLCONFIGDIR", "/home/u/mpl"}}));
+}
+
+TEST(UnmirroredEnvironment, LeavesOthersAlone) {
+    for (const char* originals :
+         {"", "x", "/m", "/m;", "/m;;A", "/m;;A=1=2=3", "/m;;=1", "/m;%0;A=1", "/m;;A=1=%00"}) {
+        const Environment environment = {{"PATH", "/m/bin"}, {"COPPER_ORIGINALS", originals}};
+        const auto back = unmirrored(environment);
+        EXPECT_EQ(back, std::string_view(originals) == "/m;" ? Environment({{"PATH", "/bin"}}) : environment)
+            << originals;
+    }
+    EXPECT_TRUE(unmirrored_environment(reader_of({{"PATH", "/tmp/u/copper/bin"}})).empty());
+}
+
+TEST(MirroredEnvironment, ReplacesAnotherMirror) {
+    const Environment before = {{"PATH", "/soft/bin:/bin"}, {"PYTHONPATH", "/soft/lib"}};
+    const auto first = mirrored(before, request_with("/tmp/u/first", true));
+    const auto second = request_with("/tmp/u/second", false, false);
+    EXPECT_EQ(mirrored(first, second), mirrored(before, second));
+    EXPECT_EQ(unmirrored(mirrored(first, second)), before);
+}
+
+TEST(MirroredEnvironment, TakesInWhatWasChangedSince) {
+    const auto request = request_with("/tmp/u/copper");
+    auto environment = mirrored({{"PATH", "/soft/bin"}}, request);
+    environment["PATH"] = "/soft/env/bin:" + environment["PATH"];
+    environment = mirrored(environment, request);
+    EXPECT_EQ(environment["PATH"],
+              "/tmp/u/copper/soft/env/bin:/tmp/u/copper/soft/bin:/soft/env/bin:/soft/bin");
+    EXPECT_EQ(unmirrored(environment), (Environment{{"PATH", "/soft/env/bin:/soft/bin"}}));
 }
 
 TEST(MirroredEnvironment, PutsThePythonModulesInFrontOnce) {
     const EnvironmentRequest request{.mirror = mirror, .scratch = "/s", .python_modules = "/opt/python"};
-    std::map<std::string, std::string> environment;
-    const auto read = [&environment](const std::string& name) -> std::optional<std::string> {
-        const auto found = environment.find(name);
-        return found == environment.end() ? std::nullopt : std::optional(found->second);
-    };
     const std::string modules = "/opt/python";
-    for (const auto& [before, after] :
-         std::map<std::string, std::string>{{"", modules},
-                                            {"/home/u", modules + ":/home/u"},
-                                            {"/soft/a", modules + ":/tmp/u/copper/soft/a"}}) {
-        environment = {{"PYTHONPATH", before}};
+    for (const auto& [before, behind] : Environment{{"", modules},
+                                                    {"/home/u", modules + ":/home/u"},
+                                                    {"/soft/a", modules + ":/tmp/u/copper/soft/a"}}) {
+        Environment environment = {{"PYTHONPATH", before}};
         for (int again = 0; again < 2; ++again) {
-            for (const auto& [name, value] : mirrored_environment(request, read, resolve)) {
-                environment[name] = value;
-            }
-            EXPECT_EQ(environment["PYTHONPATH"], after);
+            environment = mirrored(environment, request);
+            EXPECT_EQ(environment["PYTHONPATH"], behind);
             EXPECT_EQ(environment["COPPER_MIRRORED_TREES"], "/tmp/u/copper:/soft:/usr");
         }
     }

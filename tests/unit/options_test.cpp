@@ -100,6 +100,7 @@ TEST_F(OptionsTest, UnknownVariablesAreAWarning) {
     set("COPPER_ROOT", "/opt/copper");         // of modules
     set("COPPER_MIRROR", "1");                 // of site prologues
     set("COPPER_MIRRORED_TREES", "/m:/tree");  // of `copper env`
+    set("COPPER_ORIGINALS", "/m;");            // of `copper env`
     const auto options = resolve_options({}, std::nullopt);
     ASSERT_TRUE(options);
     EXPECT_EQ(options->warnings, std::vector<std::string>{"COPPER_NONSENSE: no such option; ignored"});

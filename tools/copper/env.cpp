@@ -1,12 +1,8 @@
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <map>
 
-#include "daemon/control/private_directory.hpp"
 #include "tools/copper/commands.hpp"
-#include "tools/copper/instances.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/words.hpp"
 
@@ -26,9 +22,11 @@ struct EnvOptions {
 
 Result<Changes> changes(const EnvOptions& options) {
     if (options.unset) {
-        return mount_named(options.mirror.mount).map([](const std::string& mount) {
-            return unmirrored_environment(mount, private_directory(::getuid()), read_variable);
-        });
+        auto back = unmirrored_environment(read_variable);
+        if (back.empty()) {
+            say("there is nothing to undo: no 'copper env' has changed this environment");
+        }
+        return back;
     }
     return mirror_environment(options.mirror).map([](const MirrorEnvironment& environment) {
         if (!environment.leads_into_mirror) {
@@ -36,7 +34,7 @@ Result<Changes> changes(const EnvOptions& options) {
                 " lies in a mirrored tree (" + joined(environment.mirror.trees, ", ") +
                 "). Activate your environment before 'copper env'");
         }
-        return Changes(environment.variables.begin(), environment.variables.end());
+        return environment.changes;
     });
 }
 
@@ -54,8 +52,10 @@ void add_env(CLI::App& app, Action& action) {
         ->type_name("bash|zsh|fish|csh|slurm")
         ->check(CLI::IsMember(shells));
     command
-        ->add_flag("--unset", options->unset,
-                   "Print what takes the mirror out of these variables again; also after 'copper stop'")
+        ->add_flag(
+            "--unset", options->unset,
+            "Print what gives these variables back the values that they had; also after 'copper stop', and "
+            "without the other options")
         ->excludes(command->get_option("--prefix"));
     command->footer(
         "Examples:\n"

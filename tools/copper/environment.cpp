@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 #include "base/path.hpp"
 #include "base/shell_quote.hpp"
+#include "tools/copper/originals.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
 
 namespace {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
 
 // Lists of directories, and single files and directories. All are rewritten part by part. GDAL_DATA and those
 // after it are set by conda's activate.d scripts. Every process reads what they name, and none writes there.
@@ -67,13 +72,22 @@ std::vector<std::string> parts_of(std::string_view list) {
     }
 }
 
-// The place of `part` outside the mirror, which may be that of any node on this machine: `mount`.N.
-std::string original_of(const std::string& mount, const std::string& part) {
-    std::string root = mount;
-    if (part.starts_with(mount + ".")) {
-        root = part.substr(0, part.find_first_not_of("0123456789", mount.size() + 1));
+// `list`, which the user has changed since mirrored_environment(), without what that has put in.
+std::optional<std::string> without_mirror(const Originals& originals, std::string_view list) {
+    std::optional<std::string> rest;
+    std::vector<std::string> taken_out;
+    for (const auto& part : parts_of(list)) {
+        const auto original = out_of_mirror(originals.mount, part);
+        if ((!part.empty() && part == originals.python_modules) ||
+            (!original && std::ranges::count(taken_out, part) != 0)) {
+            continue;
+        }
+        if (original) {
+            taken_out.push_back(*original);
+        }
+        rest = (rest ? *rest + ":" : "") + original.value_or(part);
     }
-    return out_of_mirror(root, part).value_or(part);
+    return rest;
 }
 
 // What stands for a character within single quotes, if it is special there.
@@ -99,54 +113,37 @@ std::string quote_for(Shell shell, std::string_view text) {
     return quoted + "'";
 }
 
-}  // namespace
-
-std::optional<std::string> through_mirror(const Mirror& mirror, std::string_view path,
-                                          const ResolvePath& resolve) {
-    if (path.empty() || path.front() != '/') {
-        return std::nullopt;
+struct Rewritten {
+    std::string list;
+    std::string originals;  // of the parts that lead into the mirror, to append: ":/a:/b"
+};
+Rewritten rewrite(const Mirror& mirror, std::string_view list, const ResolvePath& resolve) {
+    Rewritten result;
+    std::vector<std::string> originals;
+    const auto parts = parts_of(list);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const auto place = through_mirror(mirror, parts[i], resolve);
+        result.list += (i == 0 ? "" : ":") + place.value_or(parts[i]);
+        if (place && std::ranges::count(originals, parts[i]) == 0) {
+            originals.push_back(parts[i]);
+            result.originals += ":" + parts[i];
+        }
     }
-    auto place = normalise_path(path);
-    if (place && lies_in_mount(mirror, *place)) {
-        return std::nullopt;
-    }
-    if (!place || !lies_in_trees(mirror, *place)) {
-        place = resolve(std::string(path));
-    }
-    if (!place || !lies_in_trees(mirror, *place) || lies_in_mount(mirror, *place)) {
-        return std::nullopt;
-    }
-    return *place == "/" ? mirror.mount : mirror.mount + *place;
+    return result;
 }
 
-std::string list_through_mirror(const Mirror& mirror, std::string_view list, const ResolvePath& resolve) {
-    std::optional<std::string> rewritten;
-    for (const auto& part : parts_of(list)) {
-        rewritten =
-            (rewritten ? *rewritten + ":" : "") + through_mirror(mirror, part, resolve).value_or(part);
-    }
-    return rewritten.value_or("");
-}
-
-std::optional<std::string> out_of_mirror(std::string_view mount, std::string_view path) {
-    const auto place = normalise_path(path);
-    if (!place || !is_within(*place, mount)) {
-        return std::nullopt;
-    }
-    return *place == mount ? "/" : place->substr(mount.size());
-}
-
-Variables mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
-                               const ResolvePath& resolve) {
+// The variables that must change, with their new values.
+Variables values_in_mirror(const EnvironmentRequest& request, const ReadVariable& read,
+                           const ResolvePath& resolve) {
     Variables changed;
     for (const std::string name : rewritten_names) {
         const auto value = read(name);
         if (!value || value->empty()) {
             continue;
         }
-        auto rewritten = list_through_mirror(request.mirror, *value, resolve);
-        if (rewritten != *value) {
-            changed.emplace_back(name, std::move(rewritten));
+        const auto rewritten = rewrite(request.mirror, *value, resolve);
+        if (rewritten.list != *value) {
+            changed.emplace_back(name, rewritten.list + (name == "PATH" ? rewritten.originals : ""));
         }
     }
     if (!request.python_modules.empty()) {
@@ -172,11 +169,64 @@ Variables mirrored_environment(const EnvironmentRequest& request, const ReadVari
     return changed;
 }
 
-bool leads_into(const Mirror& mirror, const Variables& changed, const ReadVariable& read) {
+}  // namespace
+
+std::optional<std::string> through_mirror(const Mirror& mirror, std::string_view path,
+                                          const ResolvePath& resolve) {
+    if (path.empty() || path.front() != '/') {
+        return std::nullopt;
+    }
+    auto place = normalise_path(path);
+    if (place && lies_in_mount(mirror, *place)) {
+        return std::nullopt;
+    }
+    if (!place || !lies_in_trees(mirror, *place)) {
+        place = resolve(std::string(path));
+    }
+    if (!place || !lies_in_trees(mirror, *place) || lies_in_mount(mirror, *place)) {
+        return std::nullopt;
+    }
+    return *place == "/" ? mirror.mount : mirror.mount + *place;
+}
+
+std::string list_through_mirror(const Mirror& mirror, std::string_view list, const ResolvePath& resolve) {
+    return rewrite(mirror, list, resolve).list;
+}
+
+std::optional<std::string> out_of_mirror(std::string_view mount, std::string_view path) {
+    const auto place = normalise_path(path);
+    if (!place || !is_within(*place, mount)) {
+        return std::nullopt;
+    }
+    return *place == mount ? "/" : place->substr(mount.size());
+}
+
+Changes mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
+                             const ResolvePath& resolve) {
+    const auto back = unmirrored_environment(read);
+    const auto read_original = [&](const std::string& name) {
+        const auto found = std::ranges::find(back, name, &Changes::value_type::first);
+        return found != back.end() ? found->second : read(name);
+    };
+    std::map<std::string, std::optional<std::string>> changes(back.begin(), back.end());
+    Originals originals{.mount = request.mirror.mount, .python_modules = request.python_modules};
+    for (const auto& [name, value] : values_in_mirror(request, read_original, resolve)) {
+        changes[name] = value;
+        originals.variables.push_back(
+            {.name = name, .fingerprint = fingerprint_of(value), .original = read_original(name)});
+    }
+    if (!originals.variables.empty()) {
+        changes[originals_variable] = to_text(originals);
+    }
+    std::erase_if(changes, [&read](const auto& change) { return change.second == read(change.first); });
+    return {changes.begin(), changes.end()};
+}
+
+bool leads_into(const Mirror& mirror, const Changes& changed, const ReadVariable& read) {
     return std::any_of(rewritten_names.begin(), rewritten_names.end(), [&](const std::string name) {
-        const auto variable = std::find_if(changed.begin(), changed.end(),
-                                           [&name](const auto& each) { return each.first == name; });
-        const auto parts = parts_of(variable != changed.end() ? variable->second : read(name).value_or(""));
+        const auto variable = std::ranges::find(changed, name, &Changes::value_type::first);
+        const auto value = variable != changed.end() ? variable->second : read(name);
+        const auto parts = parts_of(value.value_or(""));
         return std::any_of(parts.begin(), parts.end(),
                            [&](const std::string& part) { return is_within(part, mirror.mount); });
     });
@@ -186,40 +236,28 @@ std::string rewritten_variables() {
     return joined(rewritten_names, ", ");
 }
 
-Changes unmirrored_environment(const std::string& mount, const std::string& own, const ReadVariable& read) {
+Changes unmirrored_environment(const ReadVariable& read) {
+    const auto originals = parse_originals(read(originals_variable).value_or(""));
+    if (!originals) {
+        return {};
+    }
     Changes changed;
-    for (const std::string name : rewritten_names) {
+    std::set<std::string> lists(rewritten_names.begin(), rewritten_names.end());
+    for (const auto& [name, fingerprint, original] : originals->variables) {
         const auto value = read(name);
-        if (!value) {
-            continue;
-        }
-        std::optional<std::string> rest;
-        for (const auto& part : parts_of(*value)) {
-            if (!is_within(part, own)) {
-                rest = (rest ? *rest + ":" : "") + original_of(mount, part);
-            }
-        }
-        if (rest != *value) {
-            changed.emplace_back(name, std::move(rest));
+        if (value && fingerprint_of(*value) == fingerprint) {
+            changed.emplace_back(name, original);
+            lists.erase(name);
         }
     }
-    const auto unset_if = [&](const std::string& name, const auto& is_ours) {
-        if (const auto value = read(name); value && is_ours(*value)) {
-            changed.emplace_back(name, std::nullopt);
+    for (const auto& name : lists) {
+        const auto value = read(name);
+        const auto rest = value ? without_mirror(*originals, *value) : std::nullopt;
+        if (rest != value) {
+            changed.emplace_back(name, rest);
         }
-    };
-    const auto is_own = [&own](const std::string& value) { return is_within(value, own); };
-    for (const auto& cache : cache_variables) {
-        unset_if(cache.name, is_own);
     }
-    unset_if("PYTHONPYCACHEPREFIX", is_own);
-    unset_if(mirrored_trees_variable, [&mount](const std::string& value) {
-        const auto place = value.substr(0, value.find(':'));
-        return original_of(mount, place) != place;
-    });
-    // The value does not tell whose it is. Nothing else to undo: it is the user's.
-    unset_if("PYTHONDONTWRITEBYTECODE",
-             [&changed](const std::string& value) { return value == "1" && !changed.empty(); });
+    changed.emplace_back(originals_variable, std::nullopt);
     return changed;
 }
 

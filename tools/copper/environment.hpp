@@ -45,23 +45,26 @@ struct EnvironmentRequest {
     // outside. Empty: leave it out.
     std::string python_modules = {};
 };
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-// The variables that must change, with their new values. Rewrites the user's values but never replaces them.
-Variables mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
-                               const ResolvePath& resolve);
-
-// Whether any of the rewritten variables (PATH, ...), as changed, leads into the mirror.
-bool leads_into(const Mirror& mirror, const Variables& changed, const ReadVariable& read);
-// Their names: "PATH, PYTHONPATH, ...".
-std::string rewritten_variables();
-
 // To set, or without a value to unset.
 using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
-// The reverse of mirrored_environment(), for `mount` and the mounts `mount`.N. Everything in the directory
-// `own`, the user's private one, was put there by mirrored_environment(). Needs no running daemon.
-Changes unmirrored_environment(const std::string& mount, const std::string& own, const ReadVariable& read);
+// The changes that send programs through the mirror. Rewrites the user's values but never replaces them. The
+// original directories of PATH stay, behind all others, for commands after `copper stop`. Those of other
+// lists do not: what reads these looks for absent names all the time (Python for its standard library in
+// PYTHONPATH, the loader for libc in LD_LIBRARY_PATH), and would ask the filesystem on every node. In an
+// environment that is changed already, the changes from there.
+Changes mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
+                             const ResolvePath& resolve);
+
+// Whether any of the rewritten variables (PATH, ...), as changed, leads into the mirror.
+bool leads_into(const Mirror& mirror, const Changes& changed, const ReadVariable& read);
+// Their names: "PATH, PYTHONPATH, ...".
+std::string rewritten_variables();
+
+// The reverse of mirrored_environment(), by the variable in which that leaves the originals: each variable
+// gets back its original value. If it was changed meanwhile, only what leads into the mirror is taken out.
+// Nothing if the environment is not changed.
+Changes unmirrored_environment(const ReadVariable& read);
 
 // bash and zsh are posix. Slurm takes what a TaskProlog prints, without quotes.
 enum class Shell { posix, fish, csh, slurm };

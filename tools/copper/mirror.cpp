@@ -110,12 +110,12 @@ Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const
     for (const auto& other : copper_mounts()) {
         environment.mirror.mounts.push_back(other.point);
     }
-    environment.variables = mirrored_environment({.mirror = environment.mirror,
-                                                  .scratch = scratch_directory(::getuid(), instance->mount),
-                                                  .python_bytecode_in_scratch = options.pycache_prefix,
-                                                  .python_modules = python_modules},
-                                                 read_variable, resolve_path);
-    environment.leads_into_mirror = leads_into(environment.mirror, environment.variables, read_variable);
+    environment.changes = mirrored_environment({.mirror = environment.mirror,
+                                                .scratch = scratch_directory(::getuid(), instance->mount),
+                                                .python_bytecode_in_scratch = options.pycache_prefix,
+                                                .python_modules = python_modules},
+                                               read_variable, resolve_path);
+    environment.leads_into_mirror = leads_into(environment.mirror, environment.changes, read_variable);
     return environment;
 }
 

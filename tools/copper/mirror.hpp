@@ -36,11 +36,11 @@ inline const Needy run_command{.name = "run", .arguments = "-- ...", .on_every_n
 // Elsewhere, the failure names `command`.
 Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command = run_command);
 
-// The variables that send a program through the mirror, and the mirror itself. They come from the daemon's
+// What sends a program through the mirror, and the mirror itself. They come from the daemon's
 // record on this node and no other node is asked, because every rank of a job may ask for them.
 struct MirrorEnvironment {
     Mirror mirror;
-    Variables variables;
+    Changes changes;
     bool leads_into_mirror = false;  // any of PATH, ... does
 };
 Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options,

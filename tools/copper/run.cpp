@@ -52,8 +52,12 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
     if (!environment) {
         return tl::make_unexpected(environment.error());
     }
-    for (const auto& [name, value] : environment->variables) {
-        set(name, value);
+    for (const auto& [name, value] : environment->changes) {
+        if (value) {
+            set(name, *value);
+        } else {
+            ::unsetenv(name.c_str());
+        }
     }
     const auto& mirror = environment->mirror;
     // A command given by its path goes through the mount, like one found in PATH.

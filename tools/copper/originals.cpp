@@ -1,0 +1,114 @@
+#include "tools/copper/originals.hpp"
+
+#include <xxhash.h>
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+namespace copper::cli {
+
+namespace {
+
+// mount;modules;NAME=fingerprint=original;NAME=fingerprint;...
+constexpr char between_fields = ';';
+constexpr char within_field = '=';
+
+// No separator and no line feed is left.
+std::string escaped(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x20 || c == between_fields || c == within_field || c == '%') {
+            std::array<char, 4> code = {};
+            std::snprintf(code.data(), code.size(), "%%%02x", static_cast<unsigned>(byte));
+            result += code.data();
+        } else {
+            result += c;
+        }
+    }
+    return result;
+}
+
+std::optional<std::string> unescaped(std::string_view text) {
+    std::string result;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            result += text[i];
+            continue;
+        }
+        unsigned byte = 0;
+        const auto digits = text.substr(i + 1, 2);
+        const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+        if (digits.size() != 2 || error != std::errc() || end != digits.data() + digits.size() || byte == 0) {
+            return std::nullopt;
+        }
+        result += static_cast<char>(byte);
+        i += 2;
+    }
+    return result;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+    std::vector<std::string_view> parts;
+    for (;;) {
+        const auto end = text.find(separator);
+        parts.push_back(text.substr(0, end));
+        if (end == std::string_view::npos) {
+            return parts;
+        }
+        text.remove_prefix(end + 1);
+    }
+}
+
+std::optional<Originals::Variable> variable_from(std::string_view field) {
+    const auto parts = split(field, within_field);
+    if (parts.size() != 2 && parts.size() != 3) {
+        return std::nullopt;
+    }
+    auto name = unescaped(parts[0]);
+    auto original = parts.size() == 3 ? unescaped(parts[2]) : std::nullopt;
+    if (!name || name->empty() || (parts.size() == 3 && !original)) {
+        return std::nullopt;
+    }
+    return Originals::Variable{
+        .name = std::move(*name), .fingerprint = std::string(parts[1]), .original = std::move(original)};
+}
+
+}  // namespace
+
+std::string to_text(const Originals& originals) {
+    std::string text = escaped(originals.mount) + between_fields + escaped(originals.python_modules);
+    for (const auto& variable : originals.variables) {
+        text += between_fields + escaped(variable.name) + within_field + variable.fingerprint;
+        text += variable.original ? within_field + escaped(*variable.original) : "";
+    }
+    return text;
+}
+
+std::optional<Originals> parse_originals(std::string_view text) {
+    const auto fields = split(text, between_fields);
+    auto mount = unescaped(fields.front());
+    auto modules = fields.size() > 1 ? unescaped(fields[1]) : std::nullopt;
+    if (!mount || mount->empty() || !modules) {
+        return std::nullopt;
+    }
+    Originals originals{.mount = std::move(*mount), .python_modules = std::move(*modules)};
+    for (std::size_t i = 2; i < fields.size(); ++i) {
+        auto variable = variable_from(fields[i]);
+        if (!variable) {
+            return std::nullopt;
+        }
+        originals.variables.push_back(std::move(*variable));
+    }
+    return originals;
+}
+
+std::string fingerprint_of(std::string_view value) {
+    std::array<char, 17> digits = {};
+    std::snprintf(digits.data(), digits.size(), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(value.data(), value.size())));
+    return digits.data();
+}
+
+}  // namespace copper::cli
