@@ -32,6 +32,10 @@ std::uint64_t bytes_in_extent(const Attributes& attributes, std::uint32_t index)
     return std::min(extent_bytes, attributes.size - std::min(attributes.size, offset));
 }
 
+bool has_number_below(std::string_view name, char first, std::uint32_t end) {
+    return name.size() > 1 && name.front() == first && std::stoul(std::string(name.substr(1))) < end;
+}
+
 }  // namespace
 
 std::uint64_t SimulatedStore::version(const std::string& path) const {
@@ -57,17 +61,10 @@ bool SimulatedStore::exists(const std::string& path, const std::optional<std::st
         const std::string name(base_name(path));
         return name >= huge_name(huge_version()) && name < huge_name(huge_version() + shape_.huge_entries);
     }
-    for (std::uint32_t d = 0; d < shape_.directories; ++d) {
-        if (path == directory(d)) {
-            return true;
-        }
-        if (parent_path(path) == directory(d)) {
-            const auto name = base_name(path);
-            return name.starts_with('f') && name.size() > 1 &&
-                   std::stoul(std::string(name.substr(1))) < shape_.files_per_directory;
-        }
-    }
-    return false;
+    const bool is_file = parent_path(path) != root();
+    const std::string above(is_file ? parent_path(path) : path);
+    return parent_path(above) == root() && has_number_below(base_name(above), 'd', shape_.directories) &&
+           (!is_file || has_number_below(base_name(path), 'f', shape_.files_per_directory));
 }
 
 Attributes SimulatedStore::attributes(const std::string& path) const {
