@@ -143,6 +143,7 @@ class Rig final : private Mover::Effects {
     void progress_until(Condition condition) {
         while (!condition()) {
             const auto now = SteadyClock::now();
+            mover_.backlog_shrank(now);
             while (!wanted_.empty()) {
                 mover_.want(std::exchange(wanted_.front(), {}), FetchFor::demand, now);
                 wanted_.pop_front();
@@ -179,7 +180,7 @@ class Rig final : private Mover::Effects {
     void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
     std::uint64_t backlog_bytes(Rank to) override { return fabric_.backlog_bytes(to); }
     std::uint64_t backlog_bytes() override { return fabric_.backlog_bytes(); }
-    void read(const ObjectKey& key, ReadFor /*whom*/) override { reads_.push_back(key); }
+    void read(const ObjectKey& key) override { reads_.push_back(key); }
     void send(std::span<const Rank> to, const Message& message) override {
         const Frame frame = encode(message);
         for (const Rank rank : to) {

@@ -42,6 +42,7 @@ void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
     ObjectPtr hit;
     KeptPtr expired;
     bool first = false;
+    bool urges = false;  // demand joins a guess
     {
         auto shard = shard_of(key).lock();
         Slot& slot = (*shard)[key];
@@ -55,6 +56,10 @@ void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
         } else {
             expired = std::move(slot.kept);
             first = slot.waiters.empty();
+            urges = !first && why == FetchFor::demand && slot.why != FetchFor::demand;
+            if (first || urges) {
+                slot.why = why;
+            }
             slot.waiters.push_back(std::move(waiter));
         }
     }
@@ -67,8 +72,8 @@ void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
     if (expired != nullptr) {
         eviction_.remove(expired);
     }
-    if (first) {
-        extents_in_flight_ += is_extent(key) ? 1 : 0;
+    extents_in_flight_ += first && is_extent(key) ? 1 : 0;
+    if (first || urges) {
         fetch_(key, why);
     }
 }

@@ -52,7 +52,7 @@ class Cache {
     };
 
     // Calls `fetch` once for each missing object, however many callers ask, with the reason of the first one;
-    // deliver() ends the fetch.
+    // and once more if demand joins what is fetched as a guess. deliver() ends the fetch.
     Cache(Options options, Fetch fetch);
 
     // Calls `waiter` with the object, once.
@@ -86,6 +86,7 @@ class Cache {
     struct Slot {
         KeptPtr kept;
         std::vector<Waiter> waiters;
+        FetchFor why = FetchFor::demand;  // demand if any of the waiters is
     };
     using Shard = std::unordered_map<ObjectKey, Slot, ObjectKeyHash>;
     static constexpr std::size_t shard_count = 64;

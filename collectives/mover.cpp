@@ -148,12 +148,17 @@ void Mover::want(const ObjectKey& key, FetchFor why, TimePoint now) {
     if (effects_.find(key) != nullptr) {
         return;  // the object arrived between the miss and this call, which woke the waiters
     }
+    const Wait* known = waiting_.find(key);
+    const bool was_wanted_here = known != nullptr && known->is_local;
     const auto joined = waiting_.add_local(key, why, membership_.self(), early_by(key), now);
     if (!joined) {
         return;
     }
-    if (is_cooperative(key)) {
+    if (!was_wanted_here && is_cooperative(key)) {
         spreading_.note_use(key, membership_.self(), Interest::Wanted::by_one_perhaps, why);
+    }
+    if (*joined == Waiting::Joined::urges) {
+        urge(key, *waiting_.find(key));
     }
     if (*joined == Waiting::Joined::first) {
         fetch(key, *waiting_.find(key));
@@ -165,6 +170,9 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
     const ObjectKey& key = interest.key;
     if (!is_cooperative(key) || interest.hops > options_.hops_max) {
         ++counters_.interests_refused;
+        return;
+    }
+    if (interest.is_urging && is_urged(from, interest)) {
         return;
     }
     const bool is_passed_on = !interest.findings.empty();
@@ -184,12 +192,21 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         return;
     }
     if (known == nullptr && !waiting_.has_room()) {
+        // A full table is a queue, too: the asker waits, and asks again.
         ++counters_.interests_refused;
+        effects_.send({&from, 1},
+                      Working{.key = key,
+                              .spent = std::chrono::milliseconds(1),
+                              .still = std::chrono::floor<std::chrono::milliseconds>(now - moved_),
+                              .place_in_queue = waiting_.size()});
         return;
     }
     const auto joined = waiting_.add_asker(key, from, interest, now);
     Wait& wait = *waiting_.find(key);
-    counters_.interests_merged += joined == Waiting::Joined::later ? 1 : 0;
+    counters_.interests_merged += joined != Waiting::Joined::first ? 1 : 0;
+    if (joined == Waiting::Joined::urges) {
+        urge(key, wait);
+    }
     if (reading_.has(key)) {
         if (is_passed_on) {  // by a node that waits for the end of this slow read
             wait.findings = interest.findings;
@@ -219,10 +236,43 @@ void Mover::fetch(const ObjectKey& key, Wait& wait) {
     }
 }
 
-void Mover::ask(Rank whom, const ObjectKey& key, Wait& wait) {
-    waiting_.ask(key, whom, route(key).reader, now_);
+// Demand joins what this node was going to get as a guess: it becomes demand at every place that it has come
+// to.
+void Mover::urge(const ObjectKey& key, const Wait& wait) {
+    if (reading_.has(key)) {
+        reading_.promote(key);
+        begin_reads();
+    }
+    if (const auto whom = wait.asked()) {
+        ask(*whom, key, wait, Asks::for_haste);
+    } else if (std::holds_alternative<InTurn>(wait.state)) {
+        in_turn_.erase({FetchFor::guess, key});
+        in_turn_.erase({FetchFor::everyone, key});
+        in_turn_.emplace(wait.why, key);
+    }
+}
+
+// False if this node has not got the asker's first interest.
+bool Mover::is_urged(Rank from, const Interest& interest) {
+    const ObjectKey& key = interest.key;
+    Wait* wait = waiting_.find(key);
+    if (wait == nullptr) {
+        return effects_.find(key) != nullptr;  // it is on its way to the asker
+    }
+    const bool is_asker = std::ranges::find(wait->askers, from) != wait->askers.end();
+    if (is_asker && waiting_.add_asker(key, from, interest, now_) == Waiting::Joined::urges) {
+        urge(key, *wait);
+    }
+    return is_asker;
+}
+
+void Mover::ask(Rank whom, const ObjectKey& key, const Wait& wait, Asks what) {
+    if (what == Asks::for_the_object) {
+        waiting_.ask(key, whom, route(key).reader, now_);
+    }
     const bool by_several =
-        wait.wanted == Interest::Wanted::by_several || spreading_.wanted(key) == Interest::Wanted::by_several;
+        wait.wanted == Interest::Wanted::by_several ||
+        (what == Asks::for_the_object && spreading_.wanted(key) == Interest::Wanted::by_several);
     ++counters_.interests_sent;
     effects_.send(
         {&whom, 1},
@@ -235,6 +285,7 @@ void Mover::ask(Rank whom, const ObjectKey& key, Wait& wait) {
                  .why = wait.why,
                  .findings = own_finding(wait) != nullptr ? wait.findings : std::vector<Finding>(),
                  .spent = reading_.has(key) ? reading_.spent(key, now_) : std::chrono::milliseconds(0),
+                 .is_urging = what == Asks::for_haste,
                  .news = membership_.news()});
 }
 
@@ -258,7 +309,7 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
         ++counters_.unshared_reads;
         read(key, *wait, Reading::Purpose::unshared);
     } else {
-        effects_.send(waiting_.settle(key), decline);
+        effects_.send(settle(key), decline);
     }
 }
 
@@ -271,11 +322,29 @@ void Mover::read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
     }
     waiting_.read_here(key);
     if (!reading_.has(key)) {
-        reading_.begin(key, purpose, spent + std::chrono::milliseconds(1), now_);
-        effects_.read(key, purpose != Reading::Purpose::in_office ? Effects::ReadFor::this_node
-                           : wait.why == FetchFor::demand         ? Effects::ReadFor::the_job
-                                                                  : Effects::ReadFor::the_job_ahead);
+        reading_.add(key, purpose, wait.why, spent + std::chrono::milliseconds(1), now_);
+        begin_reads();
     }
+}
+
+void Mover::begin_reads() {
+    if (reading_.queued() > 0) {
+        reading_.begin_reads(effects_.backlog_bytes(), now_,
+                             [this](const ObjectKey& key) { effects_.read(key); });
+    }
+}
+
+void Mover::backlog_shrank(TimePoint now) {
+    now_ = now;
+    begin_reads();
+}
+
+// The object is here, or is not wanted any more: then nobody needs to read it.
+std::vector<Rank> Mover::settle(const ObjectKey& key) {
+    if (reading_.drop(key)) {
+        read_next_directly();
+    }
+    return waiting_.settle(key);
 }
 
 void Mover::read_directly(const ObjectKey& key, Wait& wait) {
@@ -302,13 +371,13 @@ void Mover::read_next_directly() {
 
 void Mover::tell_working(std::span<const Rank> to, const ObjectKey& key) {
     if (!to.empty()) {
-        effects_.send(to, Working{.key = key, .spent = reading_.spent(key, now_)});
+        effects_.send(to, reading_.working(key, now_));
     }
 }
 
 void Mover::receive(Rank from, const Working& working, TimePoint now) {
     now_ = now;
-    if (!waiting_.note_work(working.key, working.spent, now)) {
+    if (!waiting_.note_work(working, now)) {
         return;
     }
     std::vector<Rank> askers = waiting_.find(working.key)->askers;
@@ -325,9 +394,10 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     const bool is_held = effects_.find(key) != nullptr;
     counters_.duplicates += is_held ? 1 : 0;
     if (const Wait* wait = waiting_.find(key)) {
-        judge_own_finding(*wait, *publication.object);
+        moved_ = now;
+        judge_own_finding(key, *wait, *publication.object);
     }
-    std::vector<Rank> askers = waiting_.settle(key);
+    std::vector<Rank> askers = settle(key);
     std::erase(askers, from);  // it has the object now, whatever it asked
     // Forward before using the object: the nodes below are waiting.
     spreading_.forward(from, publication, askers);
@@ -336,9 +406,10 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     }
 }
 
-// Another reader could read what this one could not.
-void Mover::judge_own_finding(const Wait& wait, const Object& object) {
-    if (own_finding(wait) == nullptr || doubt_of(object)) {
+// Another reader could read what this one could not. (After a stall of the filesystem, this one only has the
+// longer queue.)
+void Mover::judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object) {
+    if (own_finding(wait) == nullptr || doubt_of(object) || reading_.has_recovered(key)) {
         return;
     }
     back_in_office_ = now_ + options_.resigned_for;
@@ -350,7 +421,9 @@ void Mover::judge_own_finding(const Wait& wait, const Object& object) {
 
 void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now) {
     now_ = now;
-    const auto purpose = reading_.end(key);
+    moved_ = now;
+    const auto purpose = reading_.end(key, now);
+    begin_reads();
     read_next_directly();
     Wait* wait = waiting_.find(key);
     if (!purpose || wait == nullptr) {
@@ -397,12 +470,13 @@ bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
         return false;
     }
     ++counters_.passed_on;
+    waiting_.begin_again(key, now_);
     ask(*next, key, wait);
     return true;
 }
 
 void Mover::publish(const ObjectKey& key, const ObjectPtr& object) {
-    const std::vector<Rank> askers = waiting_.settle(key);
+    const std::vector<Rank> askers = settle(key);
     spreading_.publish(key, object, askers);
     effects_.deliver(key, object);
 }
@@ -426,18 +500,32 @@ void Mover::membership_changed(TimePoint now) {
 void Mover::review_ways() {
     if (std::exchange(has_membership_changed_, false)) {
         waiting_.forget_askers([this](Rank rank) { return membership_.state(rank) == NodeState::dead; });
-        next_to_review_ = waiting_.first_asked_for();
+        next_to_review_ = waiting_.first();
     }
     for (std::size_t reviewed = 0; next_to_review_ && reviewed < due_of_a_tick_max; ++reviewed) {
         const ObjectKey key = *next_to_review_;
-        if (Wait* wait = waiting_.find(key); wait != nullptr && wait->asked()) {
+        next_to_review_ = waiting_.next(key);
+        if (Wait* wait = waiting_.find(key); wait != nullptr) {
             review_way(key, *wait);
         }
-        next_to_review_ = waiting_.next_asked_for(key);
     }
 }
 
 void Mover::review_way(const ObjectKey& key, Wait& wait) {
+    const auto queued_for = reading_.queued_for(key);
+    if (queued_for && wait.nodes() == 0) {
+        settle(key);
+        return;
+    }
+    if (!wait.asked()) {
+        if (queued_for == Reading::Purpose::in_office && wait.findings.empty() && next_hop(key, wait)) {
+            // Another node holds the office now, and reads what is still in the queue.
+            reading_.drop(key);
+            waiting_.begin_again(key, now_);
+            fetch(key, wait);
+        }
+        return;
+    }
     const Asked& asked = std::get<Asked>(wait.state);
     const bool is_on_the_way = asked.whom == next_hop(key, wait) || asked.whom == other_way(key, wait);
     if (!is_on_the_way || !membership_.is_alive(asked.whom)) {
@@ -485,7 +573,7 @@ void Mover::on_due(const Waiting::Due& due) {
             read_directly(due.key, wait);
             break;
         case Waiting::Due::Next::give_up:
-            waiting_.settle(due.key);  // the askers have deadlines of their own
+            settle(due.key);  // the askers have deadlines of their own
             break;
     }
 }
@@ -501,9 +589,7 @@ void Mover::on_due(const Reading::Due& due) {
     }
     const bool is_slow_for_all =
         std::ranges::find(wait->findings, ETIMEDOUT, &Finding::error) != wait->findings.end();
-    if (effects_.backlog_bytes() >= options_.bytes_for_others_max / 2) {
-        reading_.excuse(due.key, now_);  // it waits for slow links; another reader would not be faster
-    } else if (!is_slow_for_all) {
+    if (!is_slow_for_all) {
         pass_on(due.key, *wait, ETIMEDOUT);
     }
 }

@@ -59,10 +59,9 @@ class Mover {
         virtual ObjectPtr find(const ObjectKey& key) = 0;
         // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
-        // Starts a read of the backing filesystem. read_done() ends it. A read for the job may be delayed
-        // until less data is on its way to others, and one ahead of demand until demand leaves room for it.
-        enum class ReadFor : std::uint8_t { this_node, the_job, the_job_ahead };
-        virtual void read(const ObjectKey& key, ReadFor whom) = 0;
+        // Begins a read of the backing filesystem, at most ReadQueue::Options::reads_max at a time.
+        // read_done() ends it.
+        virtual void read(const ObjectKey& key) = 0;
     };
 
     struct Options {
@@ -70,8 +69,6 @@ class Mover {
         std::uint32_t hops_max = 64;
         // How long a reader that cannot read stays out of office.
         std::chrono::milliseconds resigned_for{60000};
-        // A read for others waits while this many bytes are being read for them or are on the way to them.
-        std::uint64_t bytes_for_others_max = 32U << 20;
         Waiting::Options waiting = {};  // `deadline` is taken from above
         Reading::Options reading = {};  // the same
         Spreading::Options spreading = {};
@@ -86,6 +83,8 @@ class Mover {
     void receive(Rank from, const Decline& decline, TimePoint now);
     void receive(Rank from, const Working& working, TimePoint now);
     void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
+    // Fewer bytes are on their way to other nodes.
+    void backlog_shrank(TimePoint now);
     // A Publication arrived that does not match its checksum.
     void receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uint64_t sequence, TimePoint now);
     // The next tick repeats requests to nodes that are no longer on the way, once for all changes until then.
@@ -98,6 +97,8 @@ class Mover {
 
     MoverCounters counters() const;
     std::size_t pending() const { return waiting_.size(); }
+    std::uint64_t reads_queued() const { return reading_.queued(); }
+    std::uint64_t reads_in_flight() const { return reading_.in_flight(); }
 
   private:
     bool is_cooperative(const ObjectKey& key) const;
@@ -108,18 +109,23 @@ class Mover {
     const Finding* own_finding(const Wait& wait) const;
 
     void fetch(const ObjectKey& key, Wait& wait);
-    void ask(Rank whom, const ObjectKey& key, Wait& wait);
+    void urge(const ObjectKey& key, const Wait& wait);
+    bool is_urged(Rank from, const Interest& interest);
+    std::vector<Rank> settle(const ObjectKey& key);
+    enum class Asks : std::uint8_t { for_the_object, for_haste };
+    void ask(Rank whom, const ObjectKey& key, const Wait& wait, Asks what = Asks::for_the_object);
     void review_ways();
     void review_way(const ObjectKey& key, Wait& wait);
     void ask_again(const ObjectKey& key, Wait& wait);
     void read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
               std::chrono::milliseconds spent = std::chrono::milliseconds(0));
+    void begin_reads();
     void read_directly(const ObjectKey& key, Wait& wait);
     void read_next_directly();
     bool pass_on(const ObjectKey& key, Wait& wait, int error);
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
     void publish(const ObjectKey& key, const ObjectPtr& object);
-    void judge_own_finding(const Wait& wait, const Object& object);
+    void judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object);
     void tell_working(std::span<const Rank> to, const ObjectKey& key);
     void on_due(const Waiting::Due& due);
     void on_due(const Reading::Due& due);
@@ -135,6 +141,7 @@ class Mover {
     bool has_membership_changed_ = false;               // since the last tick
     std::optional<ObjectKey> next_to_review_;           // the first object whose way may have changed
     std::optional<TimePoint> back_in_office_;
+    TimePoint moved_{};  // when an object that somebody waited for came last
     MoverCounters counters_;
 
     TimePoint now_;  // of the last input

@@ -32,6 +32,11 @@ void Protocol::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoin
     mover_.read_done(key, object, now);
 }
 
+void Protocol::backlog_shrank(TimePoint now) {
+    now_ = now;
+    mover_.backlog_shrank(now);
+}
+
 void Protocol::receive(Rank from, const Message& message, TimePoint now) {
     now_ = now;
     failure_detector_.heard(from, now);

@@ -38,6 +38,8 @@ class Protocol {
     // The node's cache misses this object.
     void want(const ObjectKey& key, FetchFor why, TimePoint now);
     void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
+    // Fewer bytes are on their way to other nodes: reads that waited for that may begin.
+    void backlog_shrank(TimePoint now);
     void receive(Rank from, const Message& message, TimePoint now);
     void receive_damaged(Rank from, const Damaged& damaged, TimePoint now);
     // Asks all nodes; Effects::finished() gets the answers.

@@ -1,51 +1,73 @@
-// The reads that the Mover has asked for, and which of them begin now: those for this node alone first (files
-// outside the trees, unshared files, direct reads), then those that the job waits for, then those that it
-// will use.
+// The reads that a node has queued, and which of them begin now. Those for this node alone (files outside the
+// trees, unshared files, direct reads) and those that the job waits for take turns; those that the job will
+// use come after them.
 //
-// Sans-I/O: the progress loop and the simulator run it.
+// Sans-I/O, part of Reading.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <map>
+#include <optional>
 
-#include "collectives/mover.hpp"
+#include "cache/object.hpp"
 
 namespace copper {
 
 class ReadQueue {
   public:
-    using ReadFor = Mover::Effects::ReadFor;
+    enum class ReadFor : std::uint8_t { this_node, the_job, the_job_ahead };
 
     struct Options {
+        std::uint64_t reads_max = 32;  // at a time: one for each reader thread
         std::uint64_t ahead_max = 24;  // at a time: programs that wait have the rest of the reader threads
-        std::uint64_t bytes_for_others_max = Mover::Options().bytes_for_others_max;
+        // A read for others waits while this many bytes are being read for them or are on the way to them.
+        std::uint64_t bytes_for_others_max = 32U << 20;
     };
     explicit ReadQueue(Options options) : options_(options) {}
 
-    // At most one for each object that the Mover is reading.
-    void add(const ObjectKey& key, ReadFor whom) { of(whom).waiting.push_back(key); }
+    // REQUIRES: !has(key)
+    void add(const ObjectKey& key, ReadFor whom);
+    bool has(const ObjectKey& key) const { return places_.contains(key); }
+    // Nobody waits for it any more. REQUIRES: has(key)
+    void drop(const ObjectKey& key);
+    // The job now waits for what it was only going to use. REQUIRES: has(key)
+    void promote(const ObjectKey& key);
+    // So many reads, at most, begin before it. REQUIRES: has(key)
+    std::uint64_t before(const ObjectKey& key) const;
+    std::uint64_t size() const { return places_.size(); }
 
-    // Begins reads until `begin` is false or no more may begin. The others wait until a read has ended, or
-    // until the backlog is smaller: call it again then. `backlog_bytes`: on their way to other nodes.
-    using Begin = std::function<bool(const ObjectKey& key, ReadFor whom)>;
+    // Begins all reads that may begin. The others wait until a read has ended, or until the backlog is
+    // smaller: call it again then. `backlog_bytes`: on their way to other nodes.
+    using Begin = std::function<void(const ObjectKey& key, ReadFor whom)>;
     void begin_reads(std::uint64_t backlog_bytes, const Begin& begin);
     void ended(ReadFor whom) { --of(whom).in_flight; }
-
-    bool is_empty() const;  // nothing waits
     std::uint64_t in_flight() const;
+
+    // What the job waits for longest, if it waits for a reader thread, and not for links. Valid until the
+    // queue changes.
+    const ObjectKey* first_without_thread() const;
 
   private:
     struct Reads {
-        std::deque<ObjectKey> waiting;
+        std::map<std::uint64_t, ObjectKey> waiting;  // by number, the first one first
         std::uint64_t in_flight = 0;
     };
+    struct Place {
+        ReadFor whom;
+        std::uint64_t number;
+    };
     Reads& of(ReadFor whom) { return reads_[static_cast<std::size_t>(whom)]; }
-    bool may_begin(ReadFor whom, std::uint64_t backlog_bytes);
+    const Reads& of(ReadFor whom) const { return reads_[static_cast<std::size_t>(whom)]; }
+    bool may_begin(ReadFor whom, std::uint64_t backlog_bytes) const;
+    std::optional<ReadFor> next(std::uint64_t backlog_bytes) const;
 
     const Options options_;
     std::array<Reads, 3> reads_;
+    std::map<ObjectKey, Place> places_;  // of those that wait
+    std::uint64_t next_number_ = 0;
+    ReadFor last_begun_ = ReadFor::the_job;
 };
 
 }  // namespace copper

@@ -8,6 +8,10 @@ namespace {
 
 constexpr int ways = 3;
 
+bool is_urged_by(const Wait& wait, FetchFor why) {
+    return why == FetchFor::demand && wait.why != FetchFor::demand;
+}
+
 }  // namespace
 
 Wait* Waiting::find(const ObjectKey& key) {
@@ -24,7 +28,8 @@ std::optional<Waiting::Joined> Waiting::add_local(const ObjectKey& key, FetchFor
                                                   std::chrono::microseconds early, TimePoint now) {
     const auto [entry, is_new] = waits_.try_emplace(key);
     Wait& wait = entry->second;
-    if (wait.is_local) {
+    const bool urges = !is_new && is_urged_by(wait, why);
+    if (wait.is_local && !urges) {
         return std::nullopt;
     }
     wait.is_local = true;
@@ -39,7 +44,10 @@ std::optional<Waiting::Joined> Waiting::add_local(const ObjectKey& key, FetchFor
         asked->ways_tried = 0;
         set_timer(key, wait, now);
     }
-    return Joined::later;
+    if (urges) {
+        wait.why = why;
+    }
+    return urges ? Joined::urges : Joined::later;
 }
 
 Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Interest& interest, TimePoint now) {
@@ -49,7 +57,9 @@ Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Intere
         wait.askers.push_back(from);
     }
     if (!is_new) {
-        return Joined::later;
+        const bool urges = is_urged_by(wait, interest.why);
+        wait.why = urges ? interest.why : wait.why;
+        return urges ? Joined::urges : Joined::later;
     }
     wait.origin = interest.origin;
     wait.wanted = interest.wanted;
@@ -81,14 +91,17 @@ void Waiting::wait_for_turn(const ObjectKey& key, TimePoint latest) {
     timers_.set(key, latest);
 }
 
-bool Waiting::note_work(const ObjectKey& key, std::chrono::milliseconds spent, TimePoint now) {
+bool Waiting::note_work(const Working& working, TimePoint now) {
+    const ObjectKey& key = working.key;
     Wait* wait = find(key);
     Asked* asked = wait != nullptr ? std::get_if<Asked>(&wait->state) : nullptr;
-    if (asked == nullptr || spent <= asked->spent) {
+    if (asked == nullptr || working.spent <= asked->spent) {
         return false;  // also if it went in a circle, between nodes that disagree on the tree
     }
-    asked->spent = spent;
+    asked->spent = working.spent;
     asked->ways_tried = 0;
+    const auto most = options_.deadline * options_.deadlines_max;
+    wait->deadline_max = std::max(wait->deadline_max, now + most - std::min(working.still, most));
     wait->deadline = std::max(wait->deadline, std::min(now + options_.deadline, wait->deadline_max));
     set_timer(key, *wait, now);
     return true;
@@ -136,12 +149,6 @@ std::set<Rank> Waiting::awaited() const {
         }
     }
     return ranks;
-}
-
-std::optional<ObjectKey> Waiting::asked_for(std::map<ObjectKey, Wait>::const_iterator from) const {
-    const auto found =
-        std::find_if(from, waits_.end(), [](const auto& entry) { return entry.second.asked(); });
-    return found != waits_.end() ? std::optional(found->first) : std::nullopt;
 }
 
 }  // namespace copper

@@ -5,7 +5,8 @@
 //
 // A node that hears nothing from the node it asked tries another way after a third of the deadline, and again
 // after two thirds. Shortly before the deadline, it reads the object directly. Each Working
-// (message.hpp) starts the deadline again, but not beyond `deadlines_max` deadlines after the wait began.
+// (message.hpp) starts the deadline again, but not beyond `deadlines_max` deadlines after the filesystem last
+// made progress. So however long a queue is, nobody reads directly while it moves.
 #pragma once
 
 #include <chrono>
@@ -41,12 +42,12 @@ struct Wait {
     std::vector<Rank> askers;  // other nodes that want it
     Rank origin;               // one of those nodes, or this one
     Interest::Wanted wanted = Interest::Wanted::by_one_perhaps;
-    FetchFor why = FetchFor::demand;  // of the first who asked
+    FetchFor why = FetchFor::demand;  // demand if anybody waits for it
     std::uint32_t attempt = 0;        // above 0: asked for in vain
     std::uint32_t hops = 0;           // of the interest, up to here
     std::vector<Finding> findings;    // of readers, perhaps including this node, that could not read it
     TimePoint deadline;
-    TimePoint deadline_max;              // Working cannot put the deadline off beyond this
+    TimePoint deadline_max;              // Working cannot put the deadline off beyond this, if nothing moves
     std::chrono::microseconds early{0};  // how long before the deadline this node reads directly
     std::variant<Asked, ReadHere, InTurn> state = ReadHere{};
 
@@ -70,18 +71,21 @@ class Waiting {
     // The entry's address is valid until settle().
     Wait* find(const ObjectKey& key);
     bool has_room() const { return waits_.size() < options_.entries_max; }
-    enum class Joined : std::uint8_t { first, later };
+    // urges: demand joins what was a guess until now.
+    enum class Joined : std::uint8_t { first, later, urges };
     // Processes of this node want the object now. Nothing if they already did.
     std::optional<Joined> add_local(const ObjectKey& key, FetchFor why, Rank self,
                                     std::chrono::microseconds early, TimePoint now);
     Joined add_asker(const ObjectKey& key, Rank from, const Interest& interest, TimePoint now);
+    // This node turns from its own read to another node.
+    void begin_again(const ObjectKey& key, TimePoint now) { begin_deadline(waits_.at(key), now); }
 
     void ask(const ObjectKey& key, Rank whom, Rank reader, TimePoint now);
     void read_here(const ObjectKey& key);
     // Due again at `latest`.
     void wait_for_turn(const ObjectKey& key, TimePoint latest);
     // True if this is news for the askers.
-    bool note_work(const ObjectKey& key, std::chrono::milliseconds spent, TimePoint now);
+    bool note_work(const Working& working, TimePoint now);
     // The object is here: ends the entry and returns the askers.
     std::vector<Rank> settle(const ObjectKey& key);
     void forget_askers(const std::function<bool(Rank)>& is_gone);
@@ -94,15 +98,15 @@ class Waiting {
     std::optional<TimePoint> next_deadline() const { return timers_.next(); }
 
     std::set<Rank> awaited() const;  // the nodes that were asked
-    // The first requested object, or the first one after `key`.
-    std::optional<ObjectKey> first_asked_for() const { return asked_for(waits_.begin()); }
-    std::optional<ObjectKey> next_asked_for(const ObjectKey& key) const {
-        return asked_for(waits_.upper_bound(key));
-    }
+    // The first object, or the first one after `key`.
+    std::optional<ObjectKey> first() const { return key_of(waits_.begin()); }
+    std::optional<ObjectKey> next(const ObjectKey& key) const { return key_of(waits_.upper_bound(key)); }
     std::size_t size() const { return waits_.size(); }
 
   private:
-    std::optional<ObjectKey> asked_for(std::map<ObjectKey, Wait>::const_iterator from) const;
+    std::optional<ObjectKey> key_of(std::map<ObjectKey, Wait>::const_iterator entry) const {
+        return entry != waits_.end() ? std::optional(entry->first) : std::nullopt;
+    }
     void begin_deadline(Wait& wait, TimePoint now) const;
     void set_timer(const ObjectKey& key, const Wait& wait, TimePoint now);
 

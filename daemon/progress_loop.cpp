@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <utility>
 
@@ -41,6 +42,11 @@ const char* description_of(NodeState state) {
     return "?";
 }
 
+Mover::Options with_threads(Mover::Options options, std::size_t threads) {
+    options.reading.queue.reads_max = threads;
+    return options;
+}
+
 template <typename... Ts>
 struct Overloaded : Ts... {
     using Ts::operator()...;
@@ -60,11 +66,10 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
                                 .self = around_.fabric.self(),
                                 .arity = options_.arity,
                                 .readers = options_.readers},
-                 .mover = options_.mover,
+                 .mover = with_threads(options_.mover, options_.pool.threads),
                  .failure_detector = options_.failure_detector},
                 around_.trees, *this),
       pacer_(options_.pacer),
-      reads_({.bytes_for_others_max = options_.mover.bytes_for_others_max}),
       compressor_(options_.compression),
       pool_(options_.pool) {}
 
@@ -102,7 +107,7 @@ void ProgressLoop::run() {
         is_at(Activity::what_was_due);
         const bool was_due = run_due();
         is_at(Activity::starting_reads);
-        begin_reads();
+        protocol_.backlog_shrank(now());  // each message that leaves moves the loop
         if (moved || was_due) {
             turns_.record(now() - began);
         }
@@ -143,10 +148,7 @@ bool ProgressLoop::take_events() {
 
 void ProgressLoop::handle(Event& event, TimePoint time) {
     std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, want.why, time); },
-                          [&](ReadDone& done) {
-                              reads_.ended(done.whom);
-                              protocol_.read_done(done.key, done.object, time);
-                          },
+                          [&](ReadDone& done) { protocol_.read_done(done.key, done.object, time); },
                           [](Task& task) { task(); }},
                event);
 }
@@ -275,9 +277,14 @@ std::uint64_t ProgressLoop::backlog_bytes() {
     return around_.fabric.backlog_bytes();
 }
 
-void ProgressLoop::read(const ObjectKey& key, ReadFor whom) {
-    reads_.add(key, whom);
-    begin_reads();
+// The pool has a thread for each read, so none waits there.
+void ProgressLoop::read(const ObjectKey& key) {
+    const bool begins = pool_.submit([this, key, link = around_.fabric.link()] {
+        push(ReadDone{key, read_and_code(key, link)}, SIZE_MAX);
+    });
+    if (!begins) {
+        push(ReadDone{key, make_error(EAGAIN)}, SIZE_MAX);
+    }
 }
 
 // Runs in a thread of the pool. Objects that are never sent stay plain.
@@ -293,19 +300,6 @@ ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
     }
     const bool is_shared = key.kind == ObjectKind::extent && around_.trees.contains(key.path);
     return is_shared ? compressor_.compress(key, std::move(object), link) : object;
-}
-
-// The loop comes back here, because each finished read posts an event, and each message that leaves moves the
-// loop.
-void ProgressLoop::begin_reads() {
-    if (reads_.is_empty()) {
-        return;
-    }
-    reads_.begin_reads(around_.fabric.backlog_bytes(), [this](const ObjectKey& key, ReadFor whom) {
-        return pool_.submit([this, key, whom, link = around_.fabric.link()] {
-            push(ReadDone{key, whom, read_and_code(key, link)}, SIZE_MAX);
-        });
-    });
 }
 
 void ProgressLoop::send(std::span<const Rank> to, const Message& message) {

@@ -20,7 +20,6 @@
 #include "cache/cache.hpp"
 #include "cache/compressor.hpp"
 #include "collectives/protocol.hpp"
-#include "collectives/read_queue.hpp"
 #include "daemon/core_gauge.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
@@ -96,7 +95,7 @@ class ProgressLoop final : private Protocol::Effects {
     std::uint64_t frames_refused() const { return frames_refused_; }
     // How long the turns took that had work to do. During a turn, the node answers nobody.
     const LatencyHistogram& turns() const { return turns_; }
-    std::uint64_t reads_in_flight() const { return reads_.in_flight(); }
+    std::uint64_t reads_in_flight() const { return protocol_.mover().reads_in_flight(); }
 
   private:
     struct Want {
@@ -105,7 +104,6 @@ class ProgressLoop final : private Protocol::Effects {
     };
     struct ReadDone {
         ObjectKey key;
-        ReadFor whom;
         ObjectPtr object;
     };
     using Event = std::variant<Want, ReadDone, Task>;
@@ -113,7 +111,7 @@ class ProgressLoop final : private Protocol::Effects {
     // Protocol::Effects
     ObjectPtr find(const ObjectKey& key) override;
     void deliver(const ObjectKey& key, const ObjectPtr& object) override;
-    void read(const ObjectKey& key, ReadFor whom) override;
+    void read(const ObjectKey& key) override;
     void send(std::span<const Rank> to, const Message& message) override;
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
@@ -130,7 +128,6 @@ class ProgressLoop final : private Protocol::Effects {
     void warn_of_strangers();
     void look_after_itself(TimePoint now);
     bool poll_fabric();
-    void begin_reads();
     ObjectPtr read_and_code(const ObjectKey& key, const Link& link);
     bool run_due();
     std::optional<TimePoint> next_deadline() const;
@@ -157,7 +154,6 @@ class ProgressLoop final : private Protocol::Effects {
     CoreGauge cores_;
     std::map<std::uint64_t, std::function<void(Parts)>> callers_;
     std::multimap<TimePoint, Task> tasks_;
-    ReadQueue reads_;
     std::uint64_t frames_refused_ = 0;
     LatencyHistogram turns_;
     bool warned_of_strangers_ = false;

@@ -62,10 +62,12 @@ struct Interest {
     // Several nodes want this object, or have asked for the same objects of its group (Sharing).
     enum class Wanted : std::uint8_t { by_one_perhaps, by_several };
     Wanted wanted = Wanted::by_one_perhaps;
-    FetchFor why = FetchFor::demand;  // of the first who asked
+    FetchFor why = FetchFor::demand;  // demand if anybody waits for it
     // Not empty: these readers could not read it, so the addressee must read it now.
     std::vector<Finding> findings = {};
     std::chrono::milliseconds spent{0};  // by them
+    // "A program now waits for what I asked you for as a guess." Never answered: the first interest is.
+    bool is_urging = false;
     std::vector<News> news = {};
     bool operator==(const Interest&) const = default;
 };
@@ -76,11 +78,15 @@ struct Decline {
     bool operator==(const Decline&) const = default;
 };
 
-// "Somebody is reading it: go on waiting." The node that reads sends it to its askers, and they pass it on to
-// theirs.
+// "Somebody is going to read it: go on waiting." The node that reads sends it to its askers, and they pass it
+// on to theirs.
 struct Working {
     ObjectKey key;
-    std::chrono::milliseconds spent{0};  // reading it; grows from message to message
+    std::chrono::milliseconds spent{0};  // queued and reading it; grows from message to message
+    // How long the filesystem has made no progress: since this read began; of a queued read, since the node
+    // last began or ended one; of one that a full table has no room for, since an object came to that node.
+    std::chrono::milliseconds still{0};
+    std::uint64_t place_in_queue = 0;  // 1: it begins next; 0: it has begun
     bool operator==(const Working&) const = default;
 };
 

@@ -460,7 +460,7 @@ auto to_wire(Builder& builder, const Interest& interest) {
     return wire::CreateInterest(builder, interest.seen[0], interest.seen[1], interest.origin.value,
                                 interest.hops, static_cast<wire::FetchFor>(interest.why),
                                 interest.wanted == Interest::Wanted::by_several, interest.attempt,
-                                interest.spent.count(), findings);
+                                interest.spent.count(), findings, interest.is_urging);
 }
 
 auto to_wire(Builder& builder, const Decline&) {
@@ -468,7 +468,7 @@ auto to_wire(Builder& builder, const Decline&) {
 }
 
 auto to_wire(Builder& builder, const Working& working) {
-    return wire::CreateWorking(builder, working.spent.count());
+    return wire::CreateWorking(builder, working.spent.count(), working.still.count(), working.place_in_queue);
 }
 
 auto to_wire(Builder& builder, const Publication& publication) {
@@ -540,7 +540,8 @@ std::optional<Interest> from_wire(const wire::Interest& interest) {
         .wanted = interest.by_several() ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps,
         .why = static_cast<FetchFor>(interest.why()),
         .findings = std::move(*findings),
-        .spent = *spent};
+        .spent = *spent,
+        .is_urging = interest.is_urging()};
 }
 
 std::optional<Decline> from_wire(const wire::Decline&) {
@@ -549,7 +550,11 @@ std::optional<Decline> from_wire(const wire::Decline&) {
 
 std::optional<Working> from_wire(const wire::Working& working) {
     const auto spent = duration_of(working.spent_milliseconds());
-    return spent ? std::optional(Working{.key = {}, .spent = *spent}) : std::nullopt;
+    const auto still = duration_of(working.still_milliseconds());
+    if (!spent || !still) {
+        return std::nullopt;
+    }
+    return Working{.key = {}, .spent = *spent, .still = *still, .place_in_queue = working.place_in_queue()};
 }
 
 // Without its object.

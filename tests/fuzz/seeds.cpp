@@ -136,10 +136,12 @@ std::vector<Message> messages() {
                  .wanted = Interest::Wanted::by_several,
                  .findings = {{Rank{1}, EIO}, {Rank{2}, Finding::empty}},
                  .spent = 1500ms,
+                 .is_urging = true,
                  .news = {{Rank{1}, 7, NodeState::resigned}, {Rank{2}, 0, NodeState::dead}}},
         Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}},
         Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
-        Working{.key = {ObjectKind::directory, "/lus/sw"}, .spent = 1500ms},
+        Working{
+            .key = {ObjectKind::directory, "/lus/sw"}, .spent = 1500ms, .still = 10ms, .place_in_queue = 7},
         publication_of({ObjectKind::directory, "/lus/sw"}, make_object(directory)),
         publication_of({ObjectKind::names, "/lus/huge", 2, 8}, make_object(directory, 1000ms)),
         publication_of({ObjectKind::names, "/lus/huge", 2, 7}, listing(Listing::Detail::names_only)),

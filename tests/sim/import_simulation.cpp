@@ -18,7 +18,6 @@
 #include "cache/names.hpp"
 #include "cache/read_ahead.hpp"
 #include "collectives/protocol.hpp"
-#include "collectives/read_queue.hpp"
 #include "profile/replay.hpp"
 #include "profile/use_log.hpp"
 #include "tests/sim/events.hpp"
@@ -28,8 +27,6 @@ namespace {
 
 using bench::Operation;
 
-// As daemon/progress_loop.hpp has them.
-constexpr std::size_t reader_threads = 32;
 // How long a program keeps a core that others wait for.
 constexpr nanoseconds time_slice{3'000'000};
 
@@ -307,7 +304,7 @@ class Node final : public Protocol::Effects {
     void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
-    void read(const ObjectKey& key, ReadFor whom) override;
+    void read(const ObjectKey& key) override;
     std::string answer(const std::string&, const std::string&) override { return {}; }
     void finished(std::uint64_t, std::vector<Answer::Part>) override {}
     void state_changed(Rank, NodeState) override {}
@@ -315,7 +312,6 @@ class Node final : public Protocol::Effects {
   private:
     struct Read {
         ObjectKey key;
-        ReadFor whom;
         std::vector<TraceStore::Step> steps;
         std::size_t next = 0;
     };
@@ -334,7 +330,6 @@ class Node final : public Protocol::Effects {
     void transmit(Rank to, const std::shared_ptr<const Message>& message, std::uint64_t bytes, Lane lane);
 
     void begin_reads();
-    void work_in_pool();
     void next_step(const std::shared_ptr<Read>& read);
     Filesystem::Client& client();
 
@@ -360,9 +355,6 @@ class Node final : public Protocol::Effects {
     std::array<TimePoint, lane_count> link_free_{};
     TimePoint receiver_free_{};
     std::deque<Outgoing> outgoing_;
-    ReadQueue reads_{{}};
-    std::deque<std::shared_ptr<Read>> pool_;
-    std::size_t threads_busy_ = 0;
     bool waits_for_link_ = false;
 };
 
@@ -568,49 +560,33 @@ std::uint64_t Node::backlog_bytes(Rank to) {
 
 // ---- reading the filesystem, as ProgressLoop and its pool do
 
-void Node::read(const ObjectKey& key, ReadFor whom) {
+void Node::read(const ObjectKey& key) {
     ++world_.carried.reads[key];
-    reads_.add(key, whom);
+    const bool is_shared = world_.cores.are_shared();
+    const auto read = std::make_shared<Read>(Read{
+        .key = key, .steps = world_.store.steps_of(key, world_.carried.knows[is_shared ? 0 : self_.value])});
+    world_.events.at(now(), [this, read] { next_step(read); });
 }
 
 void Node::begin_reads() {
-    reads_.begin_reads(backlog_bytes(), [this](const ObjectKey& key, ReadFor whom) {
-        pool_.push_back(std::make_shared<Read>(Read{.key = key, .whom = whom, .steps = {}}));
-        return true;
-    });
-    if (!reads_.is_empty() && !waits_for_link_ && backlog_bytes() > 0) {
+    protocol_.backlog_shrank(now());
+    if (protocol_.mover().reads_queued() > 0 && !waits_for_link_ && backlog_bytes() > 0) {
         waits_for_link_ = true;
         world_.events.at(outgoing_.front().leaves, [this] {
             waits_for_link_ = false;
             begin_reads();
         });
     }
-    work_in_pool();
 }
 
 Filesystem::Client& Node::client() {
     return world_.cores.are_shared() ? world_.shared_client : own_client_;
 }
 
-void Node::work_in_pool() {
-    while (threads_busy_ < reader_threads && !pool_.empty()) {
-        ++threads_busy_;
-        const bool is_shared = world_.cores.are_shared();
-        const auto read = pool_.front();
-        pool_.pop_front();
-        read->steps = world_.store.steps_of(read->key, world_.carried.knows[is_shared ? 0 : self_.value]);
-        next_step(read);
-    }
-}
-
 void Node::next_step(const std::shared_ptr<Read>& read) {
     if (read->next == read->steps.size()) {
-        --threads_busy_;
-        in_loop(world_.scenario.network.overhead, [this, read] {
-            reads_.ended(read->whom);
-            protocol_.read_done(read->key, world_.store.read(read->key), now());
-        });
-        work_in_pool();
+        in_loop(world_.scenario.network.overhead,
+                [this, read] { protocol_.read_done(read->key, world_.store.read(read->key), now()); });
         return;
     }
     const TraceStore::Step& step = read->steps[read->next++];

@@ -434,6 +434,74 @@ TEST(Simulation, SmallFilesThatAllReadFromAnotherOneOnAreReadFewTimes) {
     EXPECT_GT(unshared, 0U);
 }
 
+// A queue is not slowness: programs that all want something else at once wait for the filesystem's rate, and
+// nobody reads what another node is going to read.
+Scenario many_programs(std::uint64_t seed, std::uint32_t nodes, std::uint32_t lookups) {
+    return {.seed = seed,
+            .nodes = nodes,
+            .arity = 4,
+            .readers = 16,
+            .clients_per_node = lookups / nodes,
+            .operations_per_client = 1,
+            .reads = Scenario::Reads::own_names,
+            .store = {.directories = 256, .files_per_directory = lookups / 256 + 1, .file_bytes_max = 1000},
+            .message_delay_max = microseconds(50)};
+}
+
+Report expect_one_read_each(const Scenario& scenario) {
+    SCOPED_TRACE(replay(scenario));
+    const Report report = Simulation(scenario).run();
+    expect_right(report);
+    EXPECT_EQ(report.all_reads, report.operations);
+    EXPECT_EQ(report.most_reads_of_an_object, 1U);
+    EXPECT_EQ(report.direct_reads, 0U);
+    EXPECT_EQ(report.resignations, 0U);
+    EXPECT_EQ(report.passed_on, 0U);
+    return report;
+}
+
+TEST(Simulation, AQueueIsNotSlowness) {
+    for_each_seed(3, [&](std::uint64_t seed) {
+        Scenario scenario = many_programs(seed, 16, 4000);
+        scenario.deadline = milliseconds(2000);
+        scenario.reads_per_second = 500;  // 8 s
+        static_cast<void>(expect_one_read_each(scenario));
+    });
+}
+
+// Reads that wait in the servers' queue are long, too, for every reader.
+TEST(Simulation, NorIsAQueueInTheFilesystem) {
+    for_each_seed(2, [&](std::uint64_t seed) {
+        Scenario scenario = many_programs(seed, 16, 1600);
+        scenario.reads_per_second = 95;  // 16 readers have 512 reads in flight, each of which takes 5.4 s
+        static_cast<void>(expect_one_read_each(scenario));
+    });
+}
+
+// However many wait in one file tree: more than a reader's table has room for, for more than 12 deadlines.
+TEST(Simulation, NorIsAQueueThatLastsForMinutes) {
+    Scenario scenario = many_programs(1, 16, 4000);
+    scenario.store = {.directories = 1, .files_per_directory = 4000, .file_bytes_max = 1000};
+    scenario.waits_max = 1000;
+    scenario.deadline = milliseconds(1000);
+    scenario.reads_per_second = 200;  // 20 s
+    static_cast<void>(expect_one_read_each(scenario));
+}
+
+// What was guessed before does not wait longer, however many other nodes keep the reader busy.
+TEST(Simulation, DemandThatJoinsAGuessIsDemand) {
+    for_each_seed(5, [&](std::uint64_t seed) {
+        Scenario scenario = many_programs(seed, 65, 65);
+        scenario.operations_per_client = 60;
+        scenario.store = {.directories = 1, .files_per_directory = 65 * 60, .file_bytes_max = 1000};
+        scenario.reads_per_second = 1000;
+        scenario.nodes_that_guess = 1;
+        const Report report = expect_one_read_each(scenario);
+        EXPECT_LE(report.slowest_guessed, report.slowest * 3 / 2);
+        EXPECT_GT(report.slowest_guessed, microseconds(0));
+    });
+}
+
 TEST(Simulation, ASeedReplaysExactly) {
     for_each_seed(10, [&](std::uint64_t seed) {
         for (const Faults faults : {Faults::none, Faults::all}) {

@@ -37,7 +37,8 @@ class Simulation::Node final : public Protocol::Effects {
                                     .self = self,
                                     .arity = simulation.scenario_.arity,
                                     .readers = simulation.scenario_.readers},
-                     .mover = {.deadline = simulation.scenario_.deadline}},
+                     .mover = {.deadline = simulation.scenario_.deadline,
+                               .waiting = {.entries_max = simulation.scenario_.waits_max}}},
                     simulation.trees_, *this) {}
 
     bool alive() const { return alive_; }
@@ -48,8 +49,9 @@ class Simulation::Node final : public Protocol::Effects {
         const Scenario& scenario = simulation_.scenario_;
         for (std::uint32_t client = 0; client < scenario.clients_per_node; ++client) {
             ++active_clients_;
-            simulation_.after(simulation_.random_delay(scenario.message_delay_max),
-                              [this, left = scenario.operations_per_client] { next_operation(left); });
+            simulation_.after(
+                simulation_.random_delay(scenario.message_delay_max),
+                [this, client, left = scenario.operations_per_client] { next_operation(client, left); });
         }
     }
 
@@ -96,6 +98,13 @@ class Simulation::Node final : public Protocol::Effects {
         tick_when_due();
     }
 
+    void backlog_shrank() {
+        if (alive_ && protocol_.mover().reads_queued() > 0 && simulation_.now() >= paused_until_) {
+            protocol_.backlog_shrank(now());
+            tick_when_due();
+        }
+    }
+
     void call() {
         protocol_.call("status", "", simulation_.scenario_.deadline, Call::Silence::is_suspicious, now());
         tick_when_due();
@@ -113,7 +122,7 @@ class Simulation::Node final : public Protocol::Effects {
     void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
     std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{self_, to}]; }
     std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[self_]; }
-    void read(const ObjectKey& key, ReadFor /*whom*/) override {
+    void read(const ObjectKey& key) override {
         ++simulation_.report_.reads[key];
         const Scenario& scenario = simulation_.scenario_;
         const Rank self = self_;
@@ -201,7 +210,7 @@ class Simulation::Node final : public Protocol::Effects {
         tick_when_due();
     }
 
-    void next_operation(std::uint32_t left) {
+    void next_operation(std::uint32_t client, std::uint32_t left) {
         if (!alive_ || left == 0) {
             --active_clients_;
             return;
@@ -213,15 +222,17 @@ class Simulation::Node final : public Protocol::Effects {
         const std::string file =
             SimulatedStore::file_name(static_cast<std::uint32_t>(random() % shape.files_per_directory));
         const TimePoint started = simulation_.now();
-        auto done = [this, left, started] {
+        const Scenario& scenario = simulation_.scenario_;
+        const bool is_guessed = self_.value >= scenario.nodes - scenario.nodes_that_guess;
+        auto done = [this, client, left, started, is_guessed] {
             auto& report = simulation_.report_;
             ++report.operations;
-            report.slowest = std::max(report.slowest,
-                                      std::chrono::duration_cast<microseconds>(simulation_.now() - started));
+            auto& slowest = is_guessed ? report.slowest_guessed : report.slowest;
+            slowest =
+                std::max(slowest, std::chrono::duration_cast<microseconds>(simulation_.now() - started));
             simulation_.after(simulation_.random_delay(microseconds(300)),
-                              [this, left] { next_operation(left - 1); });
+                              [this, client, left] { next_operation(client, left - 1); });
         };
-        const Scenario& scenario = simulation_.scenario_;
         if (scenario.reads == Scenario::Reads::own_file) {
             read_extent(numbered_file(self_.value), left, done);
         } else if (scenario.reads == Scenario::Reads::own_small_files) {
@@ -231,6 +242,8 @@ class Simulation::Node final : public Protocol::Effects {
         } else if (scenario.reads == Scenario::Reads::all_from_own_start) {
             const std::uint32_t begin = self_.value * (shape.files_per_directory / scenario.nodes);
             read_extent(numbered_file(left + begin), 0, done);
+        } else if (scenario.reads == Scenario::Reads::own_names) {
+            look_up_own_name(client * scenario.operations_per_client + left - 1, is_guessed, done);
         } else if (shape.huge_entries != 0 && random() % 3 == 0) {
             use_huge_directory(done);
         } else if (random() % 4 == 0) {
@@ -257,6 +270,32 @@ class Simulation::Node final : public Protocol::Effects {
             }
             done();
         });
+    }
+
+    // An object of its own: the names of its directory are known.
+    void look_up_own_name(std::uint32_t number, bool is_guessed, const std::function<void()>& done) {
+        const Scenario& scenario = simulation_.scenario_;
+        const StoreShape& shape = simulation_.store_.shape();
+        const std::uint32_t all = self_.value * scenario.clients_per_node * scenario.operations_per_client;
+        const ObjectKey key{
+            .kind = ObjectKind::entry,
+            .path = join_path(simulation_.store_.directory((all + number) % shape.directories),
+                              SimulatedStore::file_name((all + number) / shape.directories))};
+        const auto ask = [this, key, done] {
+            cache_.get(key, [this, key, done](const ObjectPtr& object) {
+                if (alive_ && (object->listing() == nullptr || object->listing()->size() != 1)) {
+                    wrong("lookup of " + key.path);
+                }
+                done();
+            });
+        };
+        if (is_guessed) {
+            cache_.get(
+                key, [](const ObjectPtr&) {}, FetchFor::guess);
+            simulation_.after(milliseconds(10), ask);
+        } else {
+            ask();
+        }
     }
 
     // Names come and go there: what was there all the time is found, what never was is absent.
@@ -398,7 +437,11 @@ bool Simulation::chance(double probability) {
 
 TimePoint Simulation::end_of_read(Rank reader) {
     const bool is_slow = reader.value < scenario_.slow_disks;
-    const TimePoint end = now() + random_delay(scenario_.read_delay_max) +
+    if (scenario_.reads_per_second != 0) {
+        served_until_ = std::max(served_until_, now()) +
+                        std::chrono::nanoseconds(std::chrono::seconds(1)) / scenario_.reads_per_second;
+    }
+    const TimePoint end = std::max(now(), served_until_) + random_delay(scenario_.read_delay_max) +
                           (is_slow ? scenario_.slow_disk_delay : microseconds(0));
     const TimePoint stalled = TimePoint{} + scenario_.stall_begin;
     return end < stalled ? end : std::max(end, stalled + scenario_.stall);
@@ -460,6 +503,7 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
         backlog_[{from, to}] -= bytes;
         total_backlog_[from] -= bytes;
         nodes_[to.value]->receive(from, arriving);
+        nodes_[from.value]->backlog_shrank();
     });
     if (chance(scenario_.duplication)) {
         at(last + random_delay(scenario_.message_delay_max),
@@ -559,6 +603,7 @@ Report Simulation::run() {
     }
     for (const auto& [key, count] : report_.reads) {
         report_.most_reads_of_an_object = std::max(report_.most_reads_of_an_object, count);
+        report_.all_reads += count;
     }
     note(report_.operations);
     return report_;

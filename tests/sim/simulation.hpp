@@ -41,6 +41,7 @@ struct Scenario {
         own_small_files,  // each node every n-th of all files, each in one operation, as below
         all_small_files,
         all_from_own_start,  // the same, each node from another one on
+        own_names,           // each client looks up names that nobody else does, in all directories
     };
     Reads reads = Reads::anything;
     enum class Extents { plain, coded };
@@ -49,6 +50,9 @@ struct Scenario {
     // The network and the backing filesystem: uniform delays, from almost nothing to these.
     microseconds message_delay_max{500};
     microseconds read_delay_max{2000};
+    std::uint64_t reads_per_second = 0;  // of the filesystem, for all nodes; 0: no limit
+    std::uint32_t nodes_that_guess = 0;  // the last ones: what their clients look up, a moment before
+    std::size_t waits_max = Waiting::Options().entries_max;
     // What a node takes to send a frame before it can send the next: so long, and its bytes at this rate (0:
     // none).
     microseconds send_time{0};
@@ -88,6 +92,7 @@ struct Report {
     std::uint64_t unfinished = 0;    // clients that still waited when nothing more could happen
     std::vector<std::string> wrong;  // answers that do not agree with the backing filesystem, the first few
     microseconds slowest{0};
+    microseconds slowest_guessed{0};  // of those that were guessed before
     std::uint64_t direct_reads = 0;
     std::uint64_t corrupt = 0;
     std::uint64_t retries = 0;
@@ -104,7 +109,8 @@ struct Report {
     std::uint64_t bytes = 0;
     std::uint64_t pending_left = 0;            // Mover entries of live nodes at the end
     std::map<ObjectKey, std::uint64_t> reads;  // by all nodes
-    std::vector<std::size_t> roll_calls;       // answers that each roll call got
+    std::uint64_t all_reads = 0;
+    std::vector<std::size_t> roll_calls;  // answers that each roll call got
     std::size_t live_nodes = 0;
     std::uint64_t trace = 0;  // hash of all that happened, in order: equal for equal seeds
 };
@@ -141,6 +147,7 @@ class Simulation {
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<bool> side_;  // of a partition, by node
     TimePoint divided_until_{};
+    TimePoint served_until_{};  // by a filesystem with a rate
     std::map<Rank, TimePoint> sending_until_;
     std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;
     std::map<std::pair<Rank, Rank>, std::uint64_t> backlog_;  // bytes on their way

@@ -56,6 +56,29 @@ TEST(Cache, FetchesWhatIsMissingAndKeepsIt) {
     EXPECT_GE(statistics.bytes, object->bytes());
 }
 
+TEST(Cache, DemandThatJoinsAGuessIsFetchedAsDemandOnce) {
+    std::vector<FetchFor> fetched;
+    Cache cache({.budget_bytes = 1000}, [&](const ObjectKey&, FetchFor why) { fetched.push_back(why); });
+    int answers = 0;
+    const auto get = [&](const ObjectKey& key, FetchFor why) {
+        cache.get(
+            key, [&](const ObjectPtr&) { ++answers; }, why);
+    };
+    for (const FetchFor guess : {FetchFor::guess, FetchFor::everyone}) {
+        const ObjectKey key = key_of(guess == FetchFor::guess ? "/a" : "/b");
+        for (const FetchFor why : {guess, guess, FetchFor::demand, FetchFor::demand, guess}) {
+            get(key, why);
+        }
+        EXPECT_EQ(fetched, (std::vector{guess, FetchFor::demand}));
+        cache.deliver(key, object_of(1));
+        fetched.clear();
+    }
+    EXPECT_EQ(answers, 10);
+    get(key_of("/c"), FetchFor::demand);
+    get(key_of("/c"), FetchFor::guess);
+    EXPECT_EQ(fetched, std::vector{FetchFor::demand}) << "a guess that joins demand is demand";
+}
+
 TEST(Cache, FindNeitherFetchesNorCounts) {
     Fixture f;
     EXPECT_EQ(f.cache.find(key_of("/a")), nullptr);

@@ -53,6 +53,55 @@ TEST(MoverAsking, EqualInterestsMerge) {
     EXPECT_EQ(node.mover.pending(), 0U);
 }
 
+// It goes all the way up, once; whoever has sent the object sends nothing again.
+TEST(MoverAsking, DemandThatJoinsAGuessUrgesThoseWhoWereAsked) {
+    Node node(at(listing_key, 3));
+    Node parent(at(listing_key, 1));
+    Node reader(reader_of(listing_key));
+    const auto forward = [](Node& from, Node& to) {
+        std::vector<Interest> interests;
+        for (const auto& [whom, interest] : from.effects.take<Interest>()) {
+            EXPECT_EQ(whom, std::vector{to.membership.self()});
+            to.mover.receive(from.membership.self(), interest, start);
+            interests.push_back(interest);
+        }
+        return interests;
+    };
+    node.mover.want(listing_key, FetchFor::everyone, start);
+    forward(node, parent);
+    forward(parent, reader);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    for (Node* one : {&node, &parent}) {
+        const auto urging = forward(*one, one == &node ? parent : reader);
+        ASSERT_EQ(urging.size(), 1U);
+        EXPECT_TRUE(urging[0].is_urging);
+        EXPECT_EQ(urging[0].why, FetchFor::demand);
+        EXPECT_EQ(urging[0].attempt, 0U);
+    }
+    EXPECT_EQ(reader.effects.reads.size(), 1U);
+
+    // The object and a word of haste cross on their way.
+    reader.mover.read_done(listing_key, small_object(), start);
+    reader.effects.take<Publication>();
+    reader.mover.receive(parent.membership.self(), Interest{.key = listing_key, .is_urging = true}, start);
+    EXPECT_TRUE(reader.effects.take<Publication>().empty());
+    // If the first interest was lost, this one is like any other.
+    reader.effects.cache.clear();
+    reader.mover.receive(parent.membership.self(),
+                         Interest{.key = listing_key, .seen = {1, 0}, .is_urging = true}, start);
+    EXPECT_EQ(reader.effects.reads.size(), 2U);
+}
+
+TEST(MoverAsking, DemandThatJoinsDemandOrAGuessThatJoinsAnythingUrgesNobody) {
+    Node node(at(listing_key, 1));
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
+    node.mover.want(listing_key, FetchFor::guess, start);
+    node.mover.want(listing_key, FetchFor::demand, start);
+    node.mover.receive(at(listing_key, 4), Interest{.key = listing_key, .why = FetchFor::guess}, start);
+    EXPECT_EQ(node.effects.take<Interest>().size(), 1U);
+}
+
 TEST(MoverAsking, AnObjectThatArrivedBeforeTheWantIsNotFetched) {
     Node node(at(listing_key, 3));
     node.effects.cache[listing_key] = small_object();
@@ -318,7 +367,7 @@ TEST(MoverAsking, WorkingIsPassedOnAndPutsTheDirectReadOff) {
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
     node.effects.sent.clear();
     for (auto spent = 2s; spent < 33s; spent += 2s) {
-        const Working working{.key = listing_key, .spent = spent};
+        const Working working{.key = listing_key, .spent = spent, .still = spent};
         node.mover.tick(start + spent);
         EXPECT_TRUE(node.effects.sent.empty()) << "it asks nobody meanwhile";
         node.mover.receive(reader_of(listing_key), working, start + spent);

@@ -54,8 +54,7 @@ class Recorder final : public Mover::Effects {
             cache[key] = object;
         }
     }
-    void read(const ObjectKey& key, ReadFor whom) override {
-        read_for = whom;
+    void read(const ObjectKey& key) override {
         log.push_back("read");
         reads.push_back(key);
     }
@@ -84,7 +83,6 @@ class Recorder final : public Mover::Effects {
 
     bool keeps = true;
     std::map<Rank, std::uint64_t> backlogs;
-    ReadFor read_for = ReadFor::this_node;
     std::map<ObjectKey, ObjectPtr> cache;
     std::vector<std::string> log;
     std::vector<ObjectKey> reads;

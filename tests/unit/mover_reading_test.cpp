@@ -38,15 +38,163 @@ TEST(MoverReading, OneWantIsOneReadAtTheReaderThenABroadcast) {
 }
 
 TEST(MoverReading, OnlyWhatIsReadForOthersMayWaitForThem) {
-    using ReadFor = Recorder::ReadFor;
     Node reader(reader_of(listing_key));
+    reader.effects.backlogs[at(listing_key, 5)] = 32U << 20;
     reader.mover.want(listing_key, FetchFor::demand, start);
-    EXPECT_EQ(reader.effects.read_for, ReadFor::the_job);
+    EXPECT_TRUE(reader.effects.reads.empty());
+    reader.effects.backlogs.clear();
+    reader.mover.backlog_shrank(start);
+    EXPECT_EQ(reader.effects.reads.size(), 1U);
     Node asked(at(listing_key, 9));
+    asked.effects.backlogs[at(listing_key, 5)] = 32U << 20;
     asked.mover.want(listing_key, FetchFor::demand, start);
     asked.mover.tick(start + Mover::Options{}.deadline);
-    ASSERT_EQ(asked.effects.reads.size(), 1U);
-    EXPECT_EQ(asked.effects.read_for, ReadFor::this_node);
+    EXPECT_EQ(asked.effects.reads.size(), 1U);
+}
+
+ObjectKey numbered(int number) {
+    return {ObjectKind::entry, listing_key.path + "/" + std::to_string(number)};
+}
+
+// A reader with one reader thread, which reads numbered(0), and a queue.
+struct BusyReader : Node {
+    explicit BusyReader(std::size_t entries_max = 65536)
+        : Node(reader_of(numbered(0)), {.deadline = 10s,
+                                        .waiting = {.entries_max = entries_max},
+                                        .reading = {.queue = {.reads_max = 1, .ahead_max = 1}},
+                                        .spreading = {.push = Push::never}}) {
+        ask(0, FetchFor::demand);
+        EXPECT_EQ(effects.reads, std::vector{numbered(0)});
+    }
+    void ask(int number, FetchFor why, TimePoint now = start) {
+        mover.receive(asker, Interest{.key = numbered(number), .origin = asker, .why = why}, now);
+    }
+    // The next read begins.
+    void ends(int number, TimePoint now) { mover.read_done(numbered(number), small_object(), now); }
+
+    const Rank asker = at(numbered(0), 1);
+};
+
+TEST(MoverReading, AQueuedReadIsNotSlow) {
+    BusyReader reader;
+    reader.ask(1, FetchFor::demand);
+    reader.ask(2, FetchFor::demand);
+    for (int i = 0; i < 3; ++i) {
+        pass(reader, start + i * 4s, start + i * 4s + 4s - 1ms);
+        reader.ends(i, start + (i + 1) * 4s);
+    }
+    EXPECT_EQ(reader.effects.reads.size(), 3U);
+    EXPECT_EQ(reader.mover.counters().passed_on, 0U);
+    std::map<ObjectKey, std::vector<Working>> told;
+    for (const auto& [to, working] : reader.effects.take<Working>()) {
+        told[working.key].push_back(working);
+    }
+    const std::vector<Working>& words = told[numbered(2)];
+    ASSERT_GE(words.size(), 3U);
+    EXPECT_GE(words[0].place_in_queue, 1U) << "it is queued";
+    EXPECT_EQ(words.back().place_in_queue, 0U) << "it has begun";
+    for (const Working& working : words) {
+        EXPECT_LT(working.still, 4s) << "the filesystem makes progress";
+    }
+}
+
+TEST(MoverReading, AQueueThatStandsStillIsNoticed) {
+    BusyReader reader;
+    reader.ask(1, FetchFor::demand);
+    reader.ask(2, FetchFor::demand);
+    pass(reader, start, start + 5s);
+    const auto interests = reader.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 2U) << "the read that hangs, and the first one that waits";
+    for (const auto& [to, interest] : interests) {
+        EXPECT_EQ(interest.findings.at(0).error, ETIMEDOUT);
+        EXPECT_NE(interest.key, numbered(2));
+    }
+    // Another node could read it: this one leaves its office, and its queue to that node.
+    const Rank other = interests[0].first.at(0);
+    reader.mover.receive(other,
+                         Publication{.key = numbered(1),
+                                     .root = other,
+                                     .spread = Publication::Spread::asked,
+                                     .object = small_object()},
+                         start + 5s);
+    EXPECT_EQ(reader.mover.counters().resignations, 1U);
+    reader.mover.membership_changed(start + 5s);
+    reader.mover.tick(start + 5s);
+    const auto handed_over = reader.effects.take<Interest>();
+    ASSERT_FALSE(handed_over.empty());
+    EXPECT_EQ(handed_over.back().second.key, numbered(2));
+    EXPECT_TRUE(handed_over.back().second.findings.empty());
+    EXPECT_EQ(reader.mover.reads_queued(), 0U);
+}
+
+TEST(MoverReading, AQueueThatMovesAgainUnseatsNobody) {
+    BusyReader reader;
+    reader.ask(1, FetchFor::demand);
+    pass(reader, start, start + 5s);
+    const auto interests = reader.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 2U);
+    const Rank other = interests[0].first.at(0);
+    reader.ends(0, start + 6s);
+    reader.mover.receive(other,
+                         Publication{.key = numbered(1),
+                                     .root = other,
+                                     .spread = Publication::Spread::asked,
+                                     .object = small_object()},
+                         start + 6s);
+    EXPECT_EQ(reader.mover.counters().resignations, 0U) << "the filesystem stood still for both";
+}
+
+TEST(MoverReading, AQueuedReadThatNobodyAwaitsIsDropped) {
+    BusyReader reader;
+    reader.ask(1, FetchFor::demand);
+    reader.ask(2, FetchFor::demand);
+    reader.mover.receive(Rank{3},
+                         Publication{.key = numbered(1),
+                                     .root = Rank{3},
+                                     .spread = Publication::Spread::asked,
+                                     .object = small_object()},
+                         start);
+    EXPECT_EQ(reader.mover.reads_queued(), 1U) << "the object came another way";
+    reader.note({.rank = reader.asker, .incarnation = 1, .state = NodeState::dead}, start);
+    EXPECT_EQ(reader.mover.reads_queued(), 0U) << "who asked has ended";
+    reader.ends(0, start);
+    EXPECT_EQ(reader.effects.reads.size(), 1U);
+    EXPECT_EQ(reader.mover.pending(), 0U);
+}
+
+TEST(MoverReading, DemandOfANodeMakesTheGuessOfAnotherDemand) {
+    for (const bool is_same_node : {true, false}) {
+        BusyReader reader;
+        reader.ask(1, FetchFor::guess);
+        reader.ask(2, FetchFor::demand);
+        reader.ask(3, FetchFor::guess);
+        const Rank who = is_same_node ? reader.asker : at(numbered(0), 2);
+        reader.mover.receive(who, Interest{.key = numbered(3), .origin = who, .is_urging = is_same_node},
+                             start);
+        for (const int number : {0, 2, 3, 1}) {
+            EXPECT_EQ(reader.effects.reads.back(), numbered(number));
+            reader.ends(number, start);
+        }
+    }
+}
+
+TEST(MoverReading, AFullTableIsAQueueToo) {
+    BusyReader reader(2);
+    reader.ask(1, FetchFor::demand);
+    EXPECT_TRUE(reader.effects.take<Working>().empty());
+    reader.ask(2, FetchFor::demand);
+    const auto words = reader.effects.take<Working>();
+    ASSERT_EQ(words.size(), 1U);
+    EXPECT_EQ(words[0].first, std::vector{reader.asker});
+    EXPECT_EQ(words[0].second.key, numbered(2));
+    EXPECT_EQ(words[0].second.place_in_queue, 2U);
+
+    Node asker(reader.asker, deadline(10s));
+    asker.mover.want(numbered(2), FetchFor::demand, start);
+    asker.mover.receive(reader.membership.self(), words[0].second, start + 1s);
+    pass(asker, start + 1s, start + 8s);
+    EXPECT_EQ(asker.mover.counters().direct_reads, 0U);
+    EXPECT_GE(asker.effects.take<Interest>().size(), 2U) << "it asks again";
 }
 
 // What a profile foretells is read behind demand, and goes to all nodes, although one node asks for it.
@@ -55,7 +203,6 @@ TEST(MoverReading, WhatEveryoneWillUseIsReadAheadAndPushed) {
     const Rank asker = reader.children(listing_key)[0];
     reader.mover.receive(asker, Interest{.key = listing_key, .origin = asker, .why = FetchFor::everyone},
                          start);
-    EXPECT_EQ(reader.effects.read_for, Recorder::ReadFor::the_job_ahead);
     reader.mover.read_done(listing_key, large_object(), start);
     const auto sent = reader.effects.take<Publication>();
     ASSERT_EQ(sent.size(), 1U);
@@ -411,11 +558,12 @@ TEST(MoverReading, ASlowReaderHasOneOtherReadTooAndTheFirstAnswerWins) {
 // Reads for others wait for the links: then another reader would be no faster.
 TEST(MoverReading, AReaderThatHasMuchToSendIsNotSlow) {
     Node reader(reader_of(listing_key), deadline(10s));
-    reader.effects.backlogs[at(listing_key, 5)] = 20U << 20;
+    reader.effects.backlogs[at(listing_key, 5)] = 32U << 20;
     reader.mover.want(listing_key, FetchFor::demand, start);
     pass(reader, start, start + 9s);
     EXPECT_EQ(reader.mover.counters().passed_on, 0U);
     reader.effects.backlogs.clear();
+    reader.mover.backlog_shrank(start + 9s);
     pass(reader, start + 9s, start + 14s);
     EXPECT_EQ(reader.mover.counters().passed_on, 1U);
 }

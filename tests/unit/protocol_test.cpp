@@ -40,7 +40,7 @@ class Nodes {
             return objects.contains(key.path) ? objects.at(key.path) : nullptr;
         }
         void deliver(const ObjectKey& key, const ObjectPtr& object) override { objects[key.path] = object; }
-        void read(const ObjectKey& key, ReadFor /*whom*/) override { reads.push_back(key); }
+        void read(const ObjectKey& key) override { reads.push_back(key); }
         std::uint64_t backlog_bytes(Rank /*to*/) override { return 0; }
         std::uint64_t backlog_bytes() override { return 0; }
         std::string answer(const std::string& /*verb*/, const std::string& /*argument*/) override {

@@ -11,40 +11,43 @@ namespace {
 
 using ReadFor = ReadQueue::ReadFor;
 
+ObjectKey key_of(ReadFor whom, int number) {
+    return {.kind = ObjectKind::entry,
+            .path = "/" + std::to_string(static_cast<int>(whom)) + "/" + std::to_string(number)};
+}
+
 class ReadQueueTest : public testing::Test {
   protected:
     void add(ReadFor whom, int count) {
         for (int i = 0; i < count; ++i) {
-            queue.add({.kind = ObjectKind::entry, .path = "/" + std::to_string(i)}, whom);
+            queue.add(key_of(whom, added[whom]++), whom);
         }
     }
     // Whom the reads that began are for, in order.
-    std::vector<ReadFor> begin(std::uint64_t backlog_bytes = 0, std::size_t threads = SIZE_MAX) {
+    std::vector<ReadFor> begin(std::uint64_t backlog_bytes = 0) {
         std::vector<ReadFor> begun;
         queue.begin_reads(backlog_bytes, [&](const ObjectKey& key, ReadFor whom) {
-            if (begun.size() == threads) {
-                return false;
-            }
-            EXPECT_EQ(key.path, "/" + std::to_string(next[whom]++));
+            EXPECT_EQ(key, key_of(whom, next[whom]++));
+            EXPECT_FALSE(queue.has(key));
             begun.push_back(whom);
-            return true;
         });
         return begun;
     }
 
-    ReadQueue queue{{.ahead_max = 3, .bytes_for_others_max = 5 * extent_bytes}};
+    ReadQueue queue{{.reads_max = 8, .ahead_max = 3, .bytes_for_others_max = 5 * extent_bytes}};
+    std::map<ReadFor, int> added;
     std::map<ReadFor, int> next;
 };
 
-TEST_F(ReadQueueTest, DemandComesBeforeSpeculation) {
+TEST_F(ReadQueueTest, DemandTakesTurnsAndComesBeforeSpeculation) {
     add(ReadFor::the_job_ahead, 4);
     add(ReadFor::the_job, 2);
-    add(ReadFor::this_node, 2);
-    EXPECT_EQ(begin(),
-              (std::vector{ReadFor::this_node, ReadFor::this_node, ReadFor::the_job, ReadFor::the_job,
-                           ReadFor::the_job_ahead, ReadFor::the_job_ahead, ReadFor::the_job_ahead}));
-    EXPECT_FALSE(queue.is_empty());
-    EXPECT_EQ(queue.in_flight(), 7U);
+    add(ReadFor::this_node, 3);
+    EXPECT_EQ(begin(), (std::vector{ReadFor::this_node, ReadFor::the_job, ReadFor::this_node,
+                                    ReadFor::the_job, ReadFor::this_node, ReadFor::the_job_ahead,
+                                    ReadFor::the_job_ahead, ReadFor::the_job_ahead}));
+    EXPECT_EQ(queue.size(), 1U);
+    EXPECT_EQ(queue.in_flight(), 8U);
 }
 
 TEST_F(ReadQueueTest, SpeculationLeavesRoomForDemand) {
@@ -60,17 +63,62 @@ TEST_F(ReadQueueTest, WhatIsForOthersWaitsForTheLink) {
     add(ReadFor::the_job, 10);
     add(ReadFor::this_node, 1);
     EXPECT_EQ(begin(5 * extent_bytes), std::vector{ReadFor::this_node});
+    EXPECT_EQ(queue.first_without_thread(), nullptr) << "it waits for the link";
     EXPECT_EQ(begin(3 * extent_bytes).size(), 2U);
     EXPECT_EQ(begin(3 * extent_bytes).size(), 0U);
     EXPECT_EQ(begin(2 * extent_bytes).size(), 1U);
 }
 
-TEST_F(ReadQueueTest, WhatCannotBeginStaysInItsPlace) {
-    add(ReadFor::this_node, 3);
-    EXPECT_EQ(begin(0, 1).size(), 1U);
-    EXPECT_EQ(queue.in_flight(), 1U);
-    EXPECT_EQ(begin().size(), 2U);
-    EXPECT_TRUE(queue.is_empty());
+TEST_F(ReadQueueTest, AReadBeginsWhenAThreadIsFree) {
+    add(ReadFor::this_node, 8);
+    add(ReadFor::the_job, 2);
+    EXPECT_EQ(begin().size(), 8U);
+    EXPECT_EQ(queue.first_without_thread(), nullptr) << "the job's reads took their turns";
+    add(ReadFor::the_job, 1);
+    ASSERT_NE(queue.first_without_thread(), nullptr);
+    EXPECT_EQ(*queue.first_without_thread(), key_of(ReadFor::the_job, 2));
+    EXPECT_TRUE(begin().empty());
+    queue.ended(ReadFor::this_node);
+    EXPECT_EQ(begin(), std::vector{ReadFor::the_job});
+    queue.ended(ReadFor::this_node);
+    EXPECT_EQ(begin(), std::vector{ReadFor::this_node});
+    EXPECT_EQ(queue.first_without_thread(), nullptr);
+}
+
+TEST_F(ReadQueueTest, WhatNobodyAwaitsDoesNotBegin) {
+    add(ReadFor::the_job, 3);
+    const ObjectKey dropped = key_of(ReadFor::the_job, 1);
+    queue.drop(dropped);
+    EXPECT_FALSE(queue.has(dropped));
+    EXPECT_EQ(queue.size(), 2U);
+    std::vector<ObjectKey> begun;
+    queue.begin_reads(0, [&](const ObjectKey& key, ReadFor) { begun.push_back(key); });
+    EXPECT_EQ(begun, (std::vector{key_of(ReadFor::the_job, 0), key_of(ReadFor::the_job, 2)}));
+}
+
+TEST_F(ReadQueueTest, WhatBecomesDemandComesAfterOlderDemandAndBeforeGuesses) {
+    add(ReadFor::the_job_ahead, 2);
+    add(ReadFor::the_job, 1);
+    const ObjectKey promoted = key_of(ReadFor::the_job_ahead, 1);
+    queue.promote(promoted);
+    queue.promote(promoted);
+    std::vector<ObjectKey> begun;
+    queue.begin_reads(0, [&](const ObjectKey& key, ReadFor whom) {
+        EXPECT_EQ(whom == ReadFor::the_job_ahead, key == key_of(ReadFor::the_job_ahead, 0));
+        begun.push_back(key);
+    });
+    EXPECT_EQ(begun, (std::vector{key_of(ReadFor::the_job, 0), promoted, key_of(ReadFor::the_job_ahead, 0)}));
+}
+
+TEST_F(ReadQueueTest, SaysHowManyBeginBefore) {
+    add(ReadFor::the_job, 8);
+    begin();
+    add(ReadFor::the_job, 5);
+    add(ReadFor::this_node, 2);
+    add(ReadFor::the_job_ahead, 2);
+    EXPECT_EQ(queue.before(key_of(ReadFor::the_job, 13 - 1)), 7U + 2U) << "three are still queued before";
+    EXPECT_EQ(queue.before(key_of(ReadFor::this_node, 1)), 1U + 2U);
+    EXPECT_EQ(queue.before(key_of(ReadFor::the_job_ahead, 1)), 1U + 8U + 2U);
 }
 
 }  // namespace

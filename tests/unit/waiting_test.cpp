@@ -25,6 +25,13 @@ class WaitingTest : public testing::Test {
         want(start, early);
         waiting.ask(key, parent, reader, start);
     }
+    bool note_work(std::chrono::milliseconds spent, TimePoint now, std::chrono::milliseconds still) {
+        return waiting.note_work({.key = key, .spent = spent, .still = still}, now);
+    }
+    // Nothing has moved since the start.
+    bool note_work(std::chrono::milliseconds spent, TimePoint now) {
+        return note_work(spent, now, std::chrono::floor<std::chrono::milliseconds>(now - start));
+    }
     Asked asked() { return std::get<Asked>(waiting.find(key)->state); }
     // What to do now for the only object.
     std::optional<Next> due(TimePoint now) {
@@ -79,7 +86,7 @@ TEST_F(WaitingTest, WorkPutsTheDeadlineOffAFewTimes) {
     for (auto spent = 2s; spent < 36s; spent += 2s) {
         const TimePoint now = start + spent;
         ASSERT_EQ(due(now), std::nullopt) << "it asks nobody meanwhile";
-        ASSERT_TRUE(waiting.note_work(key, spent, now));
+        ASSERT_TRUE(note_work(spent, now));
         ASSERT_EQ(waiting.find(key)->deadline, start + std::min<std::chrono::seconds>(spent + 9s, 36s));
         ASSERT_EQ(waiting.next_deadline(), start + std::min<std::chrono::seconds>(spent + 3s, 36s));
     }
@@ -87,24 +94,69 @@ TEST_F(WaitingTest, WorkPutsTheDeadlineOffAFewTimes) {
     EXPECT_EQ(due(start + 36s), Next::read_directly) << "four deadlines, whatever others say";
 }
 
-TEST_F(WaitingTest, OnlyMoreWorkThanBeforeIsNews) {
-    EXPECT_FALSE(waiting.note_work(key, 1s, start)) << "nobody waits for it";
+TEST_F(WaitingTest, AQueueThatMovesPutsTheDeadlineOffForAsLongAsItMoves) {
     want_and_ask();
-    EXPECT_TRUE(waiting.note_work(key, 2s, start + 1s));
-    EXPECT_FALSE(waiting.note_work(key, 2s, start + 2s)) << "it went in a circle";
-    EXPECT_FALSE(waiting.note_work(key, 1s, start + 2s));
+    for (auto spent = 2s; spent <= 100s; spent += 2s) {
+        const TimePoint now = start + spent;
+        ASSERT_EQ(due(now), std::nullopt) << "it asks nobody meanwhile";
+        ASSERT_TRUE(note_work(spent, now, 1s));
+        ASSERT_EQ(waiting.find(key)->deadline, now + 9s);
+    }
+    // Then it stands still.
+    for (auto spent = 102s; spent < 135s; spent += 2s) {
+        ASSERT_EQ(due(start + spent), std::nullopt);
+        ASSERT_TRUE(note_work(spent, start + spent, spent - 99s));
+    }
+    EXPECT_EQ(due(start + 135s - 1us), std::nullopt);
+    EXPECT_EQ(due(start + 135s), Next::read_directly) << "four deadlines after it last moved";
+}
+
+TEST_F(WaitingTest, AStillnessBeyondAllMeasureShortensNothing) {
+    want_and_ask();
+    EXPECT_TRUE(note_work(1ms, start + 1s, std::chrono::milliseconds::max()));
+    EXPECT_EQ(waiting.find(key)->deadline, start + 10s);
+    EXPECT_EQ(waiting.find(key)->deadline_max, start + 36s);
+}
+
+TEST_F(WaitingTest, DemandThatJoinsAGuessUrgesItOnce) {
+    for (const FetchFor guess : {FetchFor::guess, FetchFor::everyone}) {
+        EXPECT_EQ(waiting.add_local(key, guess, self, 0us, start), Joined::first);
+        waiting.ask(key, parent, reader, start);
+        EXPECT_EQ(waiting.add_local(key, FetchFor::guess, self, 0us, start), std::nullopt);
+        EXPECT_EQ(want(start + 1s), Joined::urges);
+        EXPECT_EQ(waiting.find(key)->why, FetchFor::demand);
+        EXPECT_EQ(waiting.find(key)->deadline, start + 10s) << "the program has its whole time";
+        EXPECT_EQ(want(start + 2s), std::nullopt);
+        waiting.settle(key);
+
+        EXPECT_EQ(waiting.add_asker(key, asker, {.key = key, .why = guess}, start), Joined::first);
+        EXPECT_EQ(waiting.add_asker(key, other_asker, {.key = key, .why = guess}, start), Joined::later);
+        EXPECT_EQ(waiting.add_asker(key, asker, {.key = key}, start), Joined::urges);
+        EXPECT_EQ(waiting.find(key)->why, FetchFor::demand);
+        EXPECT_EQ(waiting.add_asker(key, other_asker, {.key = key}, start), Joined::later);
+        EXPECT_EQ(want(start), Joined::later);
+        waiting.settle(key);
+    }
+}
+
+TEST_F(WaitingTest, OnlyMoreWorkThanBeforeIsNews) {
+    EXPECT_FALSE(note_work(1s, start)) << "nobody waits for it";
+    want_and_ask();
+    EXPECT_TRUE(note_work(2s, start + 1s));
+    EXPECT_FALSE(note_work(2s, start + 2s)) << "it went in a circle";
+    EXPECT_FALSE(note_work(1s, start + 2s));
     EXPECT_EQ(waiting.next_deadline(), start + 4s);
     EXPECT_EQ(waiting.find(key)->deadline, start + 10s);
 
     EXPECT_EQ(due(start + 4s), Next::ask_another_way);
     EXPECT_EQ(asked().ways_tried, 1U);
-    EXPECT_TRUE(waiting.note_work(key, 1s, start + 4s)) << "whoever works now may have begun later";
+    EXPECT_TRUE(note_work(1s, start + 4s)) << "whoever works now may have begun later";
     EXPECT_EQ(asked().ways_tried, 0U);
     waiting.ask(key, grandparent, reader, start + 4s);
-    EXPECT_TRUE(waiting.note_work(key, 1ms, start + 4s)) << "another node was asked";
+    EXPECT_TRUE(note_work(1ms, start + 4s)) << "another node was asked";
 
     waiting.read_here(key);
-    EXPECT_FALSE(waiting.note_work(key, 60s, start + 5s)) << "this node reads it itself";
+    EXPECT_FALSE(note_work(60s, start + 5s)) << "this node reads it itself";
     EXPECT_FALSE(waiting.next_deadline());
 }
 
@@ -145,18 +197,20 @@ TEST_F(WaitingTest, AskersOfAnObjectShareOneEntry) {
                                 start),
               Joined::first);
     waiting.ask(key, parent, reader, start);
-    EXPECT_EQ(waiting.add_asker(key, other_asker, {.key = key, .hops = 5, .origin = Rank{8}}, start + 1s),
-              Joined::later);
-    EXPECT_EQ(waiting.add_asker(key, asker, {.key = key}, start + 1s), Joined::later);
+    EXPECT_EQ(
+        waiting.add_asker(key, other_asker,
+                          {.key = key, .hops = 5, .origin = Rank{8}, .why = FetchFor::guess}, start + 1s),
+        Joined::later);
+    EXPECT_EQ(waiting.add_asker(key, asker, {.key = key, .why = FetchFor::guess}, start + 1s), Joined::later);
     const Wait& wait = *waiting.find(key);
     EXPECT_EQ(wait.nodes(), 2U);
-    EXPECT_EQ(want(start + 2s), Joined::later);
+    EXPECT_EQ(wait.why, FetchFor::everyone);
+    EXPECT_EQ(want(start + 2s), Joined::urges);
     EXPECT_EQ(wait.askers, (std::vector{asker, other_asker}));
     EXPECT_EQ(wait.nodes(), 3U);
     // As the first one said it.
     EXPECT_EQ(wait.origin, Rank{9});
     EXPECT_EQ(wait.wanted, Wanted::by_several);
-    EXPECT_EQ(wait.why, FetchFor::everyone);
     EXPECT_EQ(wait.hops, 3U);
 
     EXPECT_EQ(waiting.settle(key), (std::vector{asker, other_asker}));
@@ -183,8 +237,10 @@ TEST_F(WaitingTest, WhatWaitsForItsTurnIsReadDirectly) {
 TEST_F(WaitingTest, KnowsWhoWasAskedForWhatAndWhoseOfficeItWas) {
     const auto asked_for = [this] {
         std::vector<ObjectKey> keys;
-        for (auto next = waiting.first_asked_for(); next; next = waiting.next_asked_for(*next)) {
-            keys.push_back(*next);
+        for (auto next = waiting.first(); next; next = waiting.next(*next)) {
+            if (waiting.find(*next)->asked()) {
+                keys.push_back(*next);
+            }
         }
         return keys;
     };

@@ -246,6 +246,7 @@ TEST(WireRoundTrip, Interest) {
                             .why = FetchFor::everyone,
                             .findings = {{Rank{0xfffffffc}, EIO}, {Rank{0}, Finding::empty}},
                             .spent = 86400s,
+                            .is_urging = true,
                             .news = most_news()};
     const auto message = decode(encode(interest));
     ASSERT_TRUE(message) << message.error().reason;
@@ -260,7 +261,10 @@ TEST(WireRoundTrip, Decline) {
 }
 
 TEST(WireRoundTrip, Working) {
-    const Working working{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8}, .spent = 86400s};
+    const Working working{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8},
+                          .spent = 86400s,
+                          .still = 3600s,
+                          .place_in_queue = UINT64_MAX};
     const auto message = decode(encode(working));
     ASSERT_TRUE(message) << message.error().reason;
     EXPECT_EQ(std::get<Working>(*message), working);
@@ -676,8 +680,9 @@ TEST(WireNonsense, EveryByteOfAHeader) {
           .spent = 5ms,
           .news = {{Rank{1}, 2, NodeState::suspect}}}),
           Message(Decline{.key = {ObjectKind::extent, "/a"}}),
-          Message(Working{.key = {ObjectKind::extent, "/a"}, .spent = 6ms}), Message(Ping{}),
-          Message(Pong{.news = {{Rank{1}, 2, NodeState::dead}}}),
+          Message(
+              Working{.key = {ObjectKind::extent, "/a"}, .spent = 6ms, .still = 5ms, .place_in_queue = 4}),
+          Message(Ping{}), Message(Pong{.news = {{Rank{1}, 2, NodeState::dead}}}),
           Message(Call{.id = 1, .origin = Rank{2}, .verb = "v", .argument = "a", .patience = 5s}),
           Message(Answer{.id = 1, .origin = Rank{2}, .parts = {{Rank{1}, "text"}}})}) {
         const Frame frame = encode(message);
@@ -1050,6 +1055,8 @@ TEST(WireNonsense, Durations) {
                    "a lifetime");
     for (const auto spent : {longest, std::chrono::milliseconds(-1)}) {
         expect_refused(Working{.key = {ObjectKind::directory, "/a"}, .spent = spent}, "time spent");
+        expect_refused(Working{.key = {ObjectKind::directory, "/a"}, .still = spent},
+                       "time without progress");
         expect_refused(Interest{.key = {ObjectKind::directory, "/a"}, .spent = spent},
                        "time spent by others");
     }
