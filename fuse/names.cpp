@@ -113,7 +113,7 @@ void Operations::answer_unsettled_lookup(const ReplyPtr& reply, InodeId parent, 
     const std::string name(base_name(path));
     const auto& found = resolution.found;
     const bool is_file = found && *found && S_ISREG((*found)->attributes.mode);
-    const auto told = is_file ? inodes_.look_up(parent, name, (*found)->attributes) : std::nullopt;
+    const auto told = is_file ? look_up(parent, name, (*found)->view()) : std::nullopt;
     if (!told) {
         unsettled_.remove(path);
         answer_lookup(reply, parent, name, resolution);
