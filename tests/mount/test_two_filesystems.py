@@ -62,8 +62,8 @@ class TwoFilesystems(MountTestCase):
             for path in paths:
                 if os.path.isdir(path):
                     self.check_listed_numbers(path)
-        for numbers in told[1:]:
-            self.assertEqual(told[0], numbers)
+        self.assertEqual(told[0], told[1], "the two nodes of the job with two trees")
+        self.assertEqual(told[2], told[3], "the two nodes of the job with one")
 
     def all_paths(self):
         found = []
@@ -112,7 +112,7 @@ class TwoFilesystems(MountTestCase):
 
     def test_walks(self):
         for words in (["find", "a", "b"], ["ls", "-R", "a", "b"], ["grep", "-r", "of", "a", "b"],
-                      ["du", "-k", "a", "b"]):
+                      ["du", "-sk", "a", "b"]):
             expected = self.run_program(*words, cwd=self.base)
             for root in self.roots():
                 done = self.run_program(*words, cwd=root)
