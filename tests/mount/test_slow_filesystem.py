@@ -204,6 +204,44 @@ class Mirrored(SlowTestCase):
         self.assertLessEqual(totals["siblings_used"], totals["siblings_fetched"])
 
 
+class Crowd(SlowTestCase):
+    """More programs than the filesystem serves within two deadlines."""
+
+    NODES, PROGRAMS, NAMES, DIRECTORIES = 4, 1600, 4000, 40
+    RATE = 200
+
+    def test_a_queue_is_not_slowness(self):
+        self.source = self.make_directory()
+        names = [f"d{number % self.DIRECTORIES}/name.{number}" for number in range(self.NAMES)]
+        for number in range(self.DIRECTORIES):
+            os.mkdir(f"{self.source}/d{number}")
+        for name in names:
+            pathlib.Path(self.source, name).touch()
+        slow = self.serve(f"metadata_operations_per_second = {self.RATE}\n")
+        original = slow.mount()
+        job = self.launch(nodes=self.NODES, trees=[original])
+        programs = self.PROGRAMS // self.NODES
+        script = ("import os, sys, threading\n"
+                  "root, count, names = sys.argv[1], int(sys.argv[2]), sys.argv[3:]\n"
+                  "run = lambda own: [os.stat(f'{root}/{name}') for name in own]\n"
+                  "threads = [threading.Thread(target=run, args=(names[i::count],)) for i in range(count)]\n"
+                  "[thread.start() for thread in threads]\n"
+                  "[thread.join() for thread in threads]\n")
+        before = slow.counters()
+        running = [subprocess.Popen([sys.executable, "-c", script, job.mirrored(node, original), str(programs),
+                                     *names[node::self.NODES]]) for node in range(self.NODES)]
+        for process in running:
+            self.assertEqual(0, process.wait(timeout=300))
+        counts = slow.counters() - before
+        totals = job.totals()
+        self.assertEqual(0, totals["fabric"]["resignations"], totals)
+        self.assertEqual(0, totals["fallbacks"]["direct_reads"], totals)
+        # Each directory is looked up, opened and listed, and each name is looked up, once.
+        self.assertLessEqual(counts["lookup"], self.NAMES + self.DIRECTORIES, dict(counts))
+        self.assertLessEqual(sum(counts[kind] for kind in ("lookup", "opendir", "readdir")),
+                             self.NAMES + 4 * self.DIRECTORIES, dict(counts))
+
+
 class WrittenAMomentAgo(SlowTestCase):
     """The server's clock stamps what is written, and nobody knows how late it is there."""
 

@@ -502,6 +502,13 @@ TEST(Simulation, DemandThatJoinsAGuessIsDemand) {
     });
 }
 
+// Disabled: two minutes of a core. docs/measurements.md has its command.
+TEST(Simulation, DISABLED_AQueueOfTheLargestJobsIsNotSlowness) {
+    Scenario scenario = many_programs(1, 64, 120000);
+    scenario.reads_per_second = 4000;  // 30 s
+    static_cast<void>(expect_one_read_each(scenario));
+}
+
 TEST(Simulation, ASeedReplaysExactly) {
     for_each_seed(10, [&](std::uint64_t seed) {
         for (const Faults faults : {Faults::none, Faults::all}) {
