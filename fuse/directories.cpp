@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/path.hpp"
 #include "cache/names.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/operations.hpp"
@@ -154,7 +155,10 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
             break;
         }
         std::optional<InodeTable::Told> told;
-        if (const auto whole = known.find(position, name)) {
+        // The next lookup of an unsettled name finds out more than a listing knows.
+        const bool is_unsettled =
+            !unsettled_.is_empty() && unsettled_.contains(join_path(request.path, name));
+        if (const auto whole = is_unsettled ? std::nullopt : known.find(position, name)) {
             told = look_up(inode, name, *whole);
         }
         if (told) {

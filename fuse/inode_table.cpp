@@ -278,6 +278,11 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
     if (above == 0) {
         return std::nullopt;
     }
+    // Before anything is removed: that may move the records.
+    const Record& directory = state->records.at(above);
+    const NumberSpace numbers = filesystem == Filesystem::of_parent
+                                    ? directory.numbers
+                                    : state->numbers_of(join_path(state->path(directory), name));
     Position position = state->find(parent, name);
     if (position != 0 && !still_means(state->records.at(position), attributes)) {
         const InodeId old = state->records.at(position).inode;
@@ -286,10 +291,6 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
         position = 0;
     }
     if (position == 0) {
-        const Record& directory = state->records.at(above);
-        const NumberSpace numbers = filesystem == Filesystem::of_parent
-                                        ? directory.numbers
-                                        : state->numbers_of(join_path(state->path(directory), name));
         position = state->add_below(parent, name, InodeState::listed, attributes, numbers);
     } else if (state->records.at(position).state == InodeState::listed) {
         position = state->replace(position, attributes);

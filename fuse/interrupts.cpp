@@ -14,9 +14,9 @@
 namespace copper {
 namespace {
 
-constexpr std::chrono::milliseconds look_period{100};
+constexpr std::chrono::milliseconds look_period{250};
 // INTERRUPT can overtake its request, which another thread took: it may be entered only later.
-constexpr int looks_at_unknown_max = 10;
+constexpr int looks_at_unknown_max = 4;
 
 std::uint64_t bit(int signal) {
     return std::uint64_t{1} << (signal - 1);
@@ -40,15 +40,15 @@ std::string status_of(pid_t thread) {
 
 }  // namespace
 
-// The kernel turns a signal that ends a process into SIGKILL for each of its threads (kernel/signal.c,
-// complete_signal), except one that writes a core.
+// The kernel turns most signals that end a process into SIGKILL for each of its threads (kernel/signal.c,
+// complete_signal): not one that writes a core, and none that comes while a thread has another one pending.
 bool will_end(std::string_view status) {
     const std::uint64_t pending = signals(status, "\nSigPnd:\t") | signals(status, "\nShdPnd:\t");
     const std::uint64_t spared =
         signals(status, "\nSigBlk:\t") | signals(status, "\nSigIgn:\t") | signals(status, "\nSigCgt:\t");
-    const std::uint64_t with_core = bit(SIGQUIT) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGABRT) | bit(SIGFPE) |
-                                    bit(SIGSEGV) | bit(SIGBUS) | bit(SIGSYS) | bit(SIGXCPU) | bit(SIGXFSZ);
-    return (pending & bit(SIGKILL)) != 0 || (pending & with_core & ~spared) != 0;
+    const std::uint64_t harmless = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGSTOP) |
+                                   bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);  // signal(7)
+    return (pending & bit(SIGKILL)) != 0 || (pending & ~spared & ~harmless) != 0;
 }
 
 Interrupts::Interrupts(PendingReplies& pending) : pending_(pending), thread_([this] { run(); }) {}

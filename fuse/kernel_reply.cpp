@@ -130,16 +130,15 @@ class KernelReply final : public Reply, public std::enable_shared_from_this<Kern
 
 ReplyPtr PendingReplies::enter(fuse_req_t request) {
     auto reply = std::make_shared<KernelReply>(request, shared_from_this());
-    state_.lock()->waiting.insert(reply.get());
+    state_.lock()->waiting.emplace(reply->asker().request, reply.get());
     return reply;
 }
 
 // Nothing if it has been answered, too: then its Reply is being destroyed.
 std::shared_ptr<KernelReply> PendingReplies::find(std::uint64_t request) {
     auto state = state_.lock();
-    const auto found = std::find_if(state->waiting.begin(), state->waiting.end(),
-                                    [&](const auto* reply) { return reply->asker().request == request; });
-    return found != state->waiting.end() ? (*found)->weak_from_this().lock() : nullptr;
+    const auto found = state->waiting.find(request);
+    return found != state->waiting.end() ? found->second->weak_from_this().lock() : nullptr;
 }
 
 std::optional<pid_t> PendingReplies::waiter(std::uint64_t request) {
@@ -173,7 +172,13 @@ void PendingReplies::end() {
 
 void PendingReplies::leave(KernelReply* reply) {
     auto state = state_.lock();
-    if (state->waiting.erase(reply) > 0 && state->closed) {
+    const auto [begin, end] = state->waiting.equal_range(reply->asker().request);
+    const auto found = std::find_if(begin, end, [&](const auto& one) { return one.second == reply; });
+    if (found == end) {
+        return;
+    }
+    state->waiting.erase(found);
+    if (state->closed) {
         // close() is under way and has not reached this one.
         reply->error(ENOTCONN);
     }
@@ -185,7 +190,7 @@ void PendingReplies::close() {
     idle_.wait(state.lock(), [&state] { return state->answering == 0; });
     // Holding the lock keeps all of them alive. This is the only lock held across replies: others want it
     // only to learn that the session has ended.
-    for (KernelReply* reply : state->waiting) {
+    for (const auto& [request, reply] : state->waiting) {
         reply->error(ENOTCONN);
     }
     state->waiting.clear();

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "base/guarded.hpp"
 #include "fuse/fuse_api.hpp"
@@ -53,7 +53,7 @@ class PendingReplies : public std::enable_shared_from_this<PendingReplies> {
     std::shared_ptr<KernelReply> find(std::uint64_t request);
 
     struct State {
-        std::unordered_set<KernelReply*> waiting;
+        std::unordered_multimap<std::uint64_t, KernelReply*> waiting;  // by Asker::request
         std::size_t answering = 0;
         bool closed = false;
     };

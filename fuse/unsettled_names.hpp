@@ -19,13 +19,14 @@ class UnsettledNames {
 
     void add(const std::string& path) {
         auto paths = paths_.lock();
-        if (paths->size() >= paths_max) {
+        if (paths->size() >= paths_max && !paths->contains(path)) {
             paths->clear();
         }
         paths->insert(path);
         count_ = paths->size();
     }
-    bool contains(const std::string& path) { return count_ != 0 && paths_.lock()->contains(path); }
+    bool is_empty() const { return count_ == 0; }
+    bool contains(const std::string& path) { return !is_empty() && paths_.lock()->contains(path); }
     void remove(const std::string& path) {
         auto paths = paths_.lock();
         paths->erase(path);

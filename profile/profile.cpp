@@ -132,7 +132,8 @@ tl::expected<Profile, std::string> decode_profile(std::string_view bytes) {
         }
         path.resize(use.shared_bytes());
         path += rest;
-        if (!is_normalised_path(path) || use.kind() > format::Kind::MAX) {
+        const bool is_unknown_acl = use.kind() == format::Kind::acl && use.index() >= acl_names.size();
+        if (!is_normalised_path(path) || use.kind() > format::Kind::MAX || is_unknown_acl) {
             return wrong("has a use of no object");
         }
         profile.uses.push_back(

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/path.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper {
 namespace {
@@ -35,6 +36,10 @@ Attributes attributes_of(const struct statx& status) {
             .modified = timestamp_of(status.stx_mtime),
             .changed = timestamp_of(status.stx_ctime)};
 }
+
+// For one file's attributes. (With stamps of whole seconds, `ls -l` of a directory of logs would take a
+// second a name.)
+constexpr milliseconds short_wait{25};
 
 struct Status {
     Attributes attributes;
@@ -65,6 +70,11 @@ bool is_local(int file) {
     return retry_eintr([&] { return ::fstatfs(file, &filesystem); }) == 0 &&
            std::find(types.begin(), types.end(), static_cast<std::uint32_t>(filesystem.f_type)) !=
                types.end();
+}
+
+bool is_local_file(int directory, const std::string& name) {
+    const UniqueFd file(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    return file && is_local(file.get());
 }
 
 }  // namespace
@@ -129,10 +139,11 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
         const bool begins_filesystem =
             status->filesystem != directory.filesystem || status->is_automount_point;
         if (S_ISREG(attributes.mode)) {
-            const auto left = clocks.time_to_settle(status->filesystem, attributes.changed,
-                                                    [&directory] { return is_local(directory.fd); });
+            const auto left = clocks.time_to_settle(status->filesystem, attributes.changed, [&] {
+                return begins_filesystem ? is_local_file(directory.fd, name) : is_local(directory.fd);
+            });
             // An empty file is read without asking anybody, so look at it once more.
-            const int waits_max = attributes.size == 0 ? read_attempts_max - 1 : 1;
+            const int waits_max = attributes.size == 0 ? read_attempts_max - 1 : left <= short_wait ? 1 : 0;
             if (left.count() == 0 || if_unsettled == IfUnsettled::take || attempt >= waits_max) {
                 return ObservedEntry{.entry = {.name = std::move(name),
                                                .target = {},

@@ -43,7 +43,7 @@ struct ParentDirectory {
 SystemResult<ParentDirectory> parent_directory(int fd);
 
 // Like stat_at, with the target if it is a link. A file that changed a moment ago may be in the middle of a
-// change: `wait` looks again when it must have settled.
+// change: `wait` looks again when it must have settled, if that is soon or the file is empty.
 struct ObservedEntry {
     Listing::NewEntry entry;
     bool is_settled = true;

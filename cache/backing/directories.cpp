@@ -282,6 +282,8 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
             entries[i] = tl::unexpected(found ? EAGAIN : found.error());
         }
     });
+    const bool is_any_unsettled =
+        std::ranges::any_of(entries, [](const auto& entry) { return !entry && entry.error() == EAGAIN; });
     std::size_t bytes = 0;
     for (auto& entry : entries) {
         bytes += entry ? sizeof(Attributes) + entry->name.size() + entry->target.size() : 0;
@@ -289,7 +291,11 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
             entry = tl::unexpected(ENOENT);
         }
     }
-    return make_object(make_listing(std::move(entries)), lifetime_in(opened->path));
+    Listing listing = make_listing(std::move(entries));
+    if (listing.size() == 0 && is_any_unsettled) {
+        return make_error(EAGAIN);  // no names at all would look like trouble of this node
+    }
+    return make_object(std::move(listing), lifetime_in(opened->path));
 }
 
 }  // namespace copper

@@ -16,6 +16,12 @@ SECONDS_MAX = 20
 READS = "import sys; open(sys.argv[1], 'rb').read()"
 LOOKS_UP = "import os, sys; os.stat(sys.argv[1])"
 LISTS = "import os, sys; os.listdir(os.path.dirname(sys.argv[1]))"
+HANDLES_ONE = """
+import os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: None)
+print("begins", flush=True)
+os.stat(sys.argv[1])
+"""
 # Signals come all the time, and the program handles them.
 IS_DISTURBED = """
 import mmap, signal, sys
@@ -75,6 +81,18 @@ class HungFilesystem(SlowTestCase):
                 wait_until(lambda pid=process.pid: state_of(pid) == "S" or state_of(pid) == "D", SECONDS_MAX, "a wait")
                 process.send_signal(number)
                 self.assertEqual(-number, process.wait(SECONDS_MAX), (program, number))
+
+    def test_a_handled_signal_hides_no_other(self):
+        self.hang()
+        process = self.start_waiting(HANDLES_ONE, f"{self.shown}/directory/file")
+        self.assertEqual(b"begins\n", process.stdout.readline())
+
+        def is_interrupted():
+            process.send_signal(signal.SIGUSR1)
+            return state_of(process.pid) == "D"
+        wait_until(is_interrupted, SECONDS_MAX, "a wait that was interrupted")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(-signal.SIGTERM, process.wait(SECONDS_MAX))
 
     def test_handled_signals_disturb_no_answer(self):
         os.stat(f"{self.shown}/file")

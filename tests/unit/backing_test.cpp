@@ -747,6 +747,16 @@ TEST_P(Backing, NeverMixesVersionsThatAreRenamedOver) {
 }
 
 // Its size may be that of a moment in the middle of a change.
+TEST_P(Backing, ABatchOfFilesThatHaveJustChangedIsNoEmptyDirectory) {
+    write_file(directory / "file", "");
+    let_settle();
+    const std::uint64_t version = read(ObjectKind::directory, directory.path())->directory()->version;
+    write_file(directory / "file", "x");
+    const auto batch = read(ObjectKind::batch, directory.path(), 0, version);
+    EXPECT_EQ(batch->error().value(), EAGAIN) << "which no reader doubts";
+    EXPECT_TRUE(batch->lifetime);
+}
+
 TEST_P(Backing, AttributesOfAFileThatIsBeingWrittenAreKeptForAMoment) {
     const auto path = directory / "file";
     write_file(path, "");
@@ -772,7 +782,8 @@ TEST_P(Backing, AttributesOfAFileThatIsBeingWrittenAreKeptForAMoment) {
         is_over = true;
         writer.join();
     }
-    EXPECT_FALSE(read(ObjectKind::entry, path)->lifetime) << "it waits until the file must have settled";
+    let_settle();
+    EXPECT_FALSE(read(ObjectKind::entry, path)->lifetime);
     EXPECT_EQ(names_in_batch(), 2U);
     EXPECT_FALSE(read(ObjectKind::extent, path)->lifetime);
 }

@@ -92,6 +92,20 @@ TEST_F(InodeTableTest, TellsNumbersOfTwoFilesystemsApart) {
     EXPECT_EQ(number(b, "f"), told->number) << "a changed file stays on its filesystem";
 }
 
+TEST_F(InodeTableTest, TellsNumbersApartWhenItsRecordsMove) {
+    const InodeId b = table.look_up(root_inode, "b", directory(), InodeTable::Filesystem::own).value().inode;
+    const std::uint64_t number = table.look_up(b, "f", file(1))->number;
+    for (std::int64_t i = 0; i < 150000; ++i) {  // leaves so many removed records
+        Attributes accessed = file(1);
+        accessed.accessed.seconds = i;
+        table.look_up(b, "g", accessed);
+    }
+    Attributes longer = file(2);
+    longer.size = 11;
+    EXPECT_EQ(table.look_up(b, "f", longer)->number, number);
+    EXPECT_EQ(table.path(b), "/b");
+}
+
 TEST(NumberSpaceTest, NoNumberIsZero) {
     const NumberSpace numbers = NumberSpace::of("/b");
     const std::uint64_t mask = numbers.number(0);

@@ -35,19 +35,22 @@ TEST(Interrupts, SigkillEndsAThread) {
     EXPECT_TRUE(will_end(status({.of_process = SIGKILL})));
 }
 
-TEST(Interrupts, ASignalThatWritesACoreEndsAThreadUnlessItIsSpared) {
-    EXPECT_TRUE(will_end(status({.of_process = SIGQUIT})));
-    EXPECT_FALSE(will_end(status({.of_process = SIGQUIT, .handled = SIGQUIT})));
-    EXPECT_FALSE(will_end(status({.of_process = SIGQUIT, .ignored = SIGQUIT})));
-    EXPECT_FALSE(will_end(status({.of_process = SIGQUIT, .blocked = SIGQUIT})));
+// It is not turned into SIGKILL if it writes a core, or if another signal was pending before.
+TEST(Interrupts, AnotherSignalEndsAThreadUnlessItIsSpared) {
+    for (const int signal : {SIGQUIT, SIGTERM, SIGUSR1}) {
+        EXPECT_TRUE(will_end(status({.of_process = signal})));
+        EXPECT_TRUE(will_end(status({.of_process = signal, .handled = SIGALRM})));
+        EXPECT_FALSE(will_end(status({.of_process = signal, .handled = signal})));
+        EXPECT_FALSE(will_end(status({.of_process = signal, .ignored = signal})));
+        EXPECT_FALSE(will_end(status({.of_process = signal, .blocked = signal})));
+    }
 }
 
 TEST(Interrupts, OtherSignalsDoNot) {
     EXPECT_FALSE(will_end(status({})));
     EXPECT_FALSE(will_end(status({.of_process = SIGALRM, .handled = SIGALRM})));
     EXPECT_FALSE(will_end(status({.of_thread = SIGTSTP})));
-    // The kernel turns a SIGTERM that ends a process into SIGKILL. Alone, it is for somebody who handles it.
-    EXPECT_FALSE(will_end(status({.of_process = SIGTERM})));
+    EXPECT_FALSE(will_end(status({.of_process = SIGCHLD})));
 }
 
 TEST(Interrupts, NothingIsKnownOfAThreadThatIsGone) {

@@ -84,7 +84,10 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options, const Need
             return failed(record.mount + ": its daemon is gone (clear the mount with " +
                           stop_command(*mount) + ")");
         }
-        return check_job(record).map([&] { return record; });
+        if (auto checked = check_job(record); !checked) {
+            return tl::make_unexpected(std::move(checked.error()));
+        }
+        return record;
     }
     if (!found.empty()) {
         return misused("--node " + std::to_string(options.node) + ": " + *mount +
