@@ -43,11 +43,8 @@ std::string base_of(const std::string& directory) {
     return std::filesystem::path(directory).parent_path();
 }
 
-std::string name_of_instance(const std::string& mount) {
-    std::array<char, 17> hash = {};
-    std::snprintf(hash.data(), hash.size(), "%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(mount.data(), mount.size())));
-    return hash.data();
+bool is_name_of_instance(std::string_view name) {
+    return name.size() == 16 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 nlohmann::json to_json(const InstanceRecord& record) {
@@ -222,6 +219,13 @@ tl::expected<void, std::string> check_room() {
     return {};
 }
 
+std::string name_of_instance(const std::string& mount) {
+    std::array<char, 17> hash = {};
+    std::snprintf(hash.data(), hash.size(), "%016llx",
+                  static_cast<unsigned long long>(XXH3_64bits(mount.data(), mount.size())));
+    return hash.data();
+}
+
 std::string instance_directory(uid_t user, const std::string& mount) {
     const std::string name = name_of_instance(mount);
     std::optional<std::string> first;
@@ -303,7 +307,9 @@ std::vector<std::string> find_instances(uid_t user) {
     for (const auto& base : private_directories(user)) {
         std::error_code unreadable;
         for (const auto& inner : std::filesystem::directory_iterator(base.path, unreadable)) {
-            if (open_instance(inner.path(), Missing::refuse)) {
+            // A mount point may lie here, too, which must not be opened: its daemon may hang.
+            if (is_name_of_instance(inner.path().filename().string()) &&
+                open_instance(inner.path(), Missing::refuse)) {
                 found.push_back(inner.path());
             }
         }

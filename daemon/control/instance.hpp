@@ -91,6 +91,8 @@ std::string already_served(const InstanceRecord& served, const std::string& batc
 // Checks that /tmp has room for the files of a daemon and its MPI. Errors say what to do.
 tl::expected<void, std::string> check_room();
 
+// Of its directory: 16 hexadecimal digits.
+std::string name_of_instance(const std::string& mount);
 std::string instance_directory(uid_t user, const std::string& mount);
 std::string python_module_directory(uid_t user, const std::string& mount);
 // For caches that programs write (`copper env`), beside the instance. Programs make it; `copper stop` removes

@@ -99,6 +99,22 @@ class OtherJob(OtherJobTestCase):
                 self.check_first_serves()
         self.assertEqual(daemons, self.job.daemons())
 
+    def test_filters_of_the_user_hide_no_live_job(self):
+        """squeue(1) takes what it shows from variables, and SLURM_CLUSTERS sends it to another cluster."""
+        program = pathlib.Path(self.batch, "bin/squeue")
+        program.write_text('#!/bin/sh\n[ -n "$SQUEUE_STATES$SLURM_CLUSTERS" ] || echo "1 RUNNING"\n', encoding="utf-8")
+        program.chmod(0o755)
+        pathlib.Path(self.value).touch()
+        self.job = self.launch(trees=[self.tree], environment={"SLURM_JOB_ID": "1"})
+        daemons = self.job.daemons()
+        for variables in ({}, {"SQUEUE_STATES": "PD"}, {"SLURM_CLUSTERS": "other"}):
+            environment = clean_environment(SLURM_JOB_ID="2", PATH=f"{self.batch}/bin:{os.environ['PATH']}", **variables)
+            done = self.job.command("launch", "--mount", self.job.mount, "--local", "1", "--tree", self.tree,
+                                    environment=environment)
+            self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+            self.assertIn("job 1 still runs", done.stderr)
+        self.assertEqual(daemons, self.job.daemons())
+
     def test_whoever_looks_is_told(self):
         self.launch_first()
         for words in (["status"], ["status", "--nodes"], ["stats"], ["stats", "--json"], ["report", "-o", "-"]):

@@ -272,6 +272,18 @@ class Traps(MountTestCase):
         self.assertEqual([], os.listdir(f"/tmp/{user}"))
         self.assertEqual([], mounts_below("/tmp/copper-0"))
 
+    def test_mount_that_was_given_is_theirs(self):
+        """Whoever names the default mount, as scripts for ALCF's Copper do, wants that one, or none."""
+        user = f"copper-test-{os.getpid()}"
+        self.run_program(*as_nobody("mkdir", f"/tmp/{user}"))
+        self.addCleanup(os.rmdir, f"/tmp/{user}")
+        mount = f"/tmp/{user}/copper"
+        for words, variables in ((["--mount", mount], {}), ([], {"COPPER_MOUNT": mount})):
+            job = self.prepare(nodes=1, environment={"USER": user, **variables})
+            done = job.command("launch", "--launcher", "none", "--tree", TREE, *words)
+            self.assertEqual(1, done.returncode, done.stderr)
+            self.assertIn(f"/tmp/{user}: belongs to user 65534", done.stderr)
+
 
 class CleanUpForOthers(MountTestCase):
     """Root's `copper stop --local`, as in an epilogue, removes what another user's job left, and only that."""

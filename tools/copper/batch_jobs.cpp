@@ -1,8 +1,10 @@
 #include "tools/copper/batch_jobs.hpp"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -121,7 +123,11 @@ JobLife life_in_lsf(int exit_code, std::string_view text) {
 
 std::vector<std::string> question_about(Scheduler scheduler, const std::string& job) {
     constexpr std::string_view digits = "0123456789";
-    const bool is_number = has_only(number_of(job), digits);
+    // Another user wrote this id if root asks. PBS would ask the server behind an '@'.
+    const bool is_plain = std::ranges::all_of(job, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == '[' || c == ']';
+    });
+    const bool is_number = is_plain && has_only(number_of(job), digits);
     switch (scheduler) {
         case Scheduler::pbs:
             return is_number ? std::vector<std::string>{pbs_qstat(), "-f", job} : std::vector<std::string>();
@@ -169,6 +175,23 @@ JobLife life_from(Scheduler scheduler, const std::string& job, int exit_code, st
     return JobLife::unknown;
 }
 
+namespace {
+
+// What a user has set for squeue's output (squeue(1), "Input environment variables"): a filter, or another
+// cluster, would hide a live job.
+std::set<std::string> filters() {
+    std::set<std::string> names = {"SLURM_CLUSTERS"};
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        const std::string_view text = *variable;
+        if (text.starts_with("SQUEUE_")) {
+            names.emplace(text.substr(0, text.find('=')));
+        }
+    }
+    return names;
+}
+
+}  // namespace
+
 JobAnswer ask_about_job(const std::string& job) {
     const auto scheduler = scheduler_here();
     const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
@@ -181,7 +204,7 @@ JobAnswer ask_about_job(const std::string& job) {
             .life = JobLife::unknown,
             .reason = "whether job " + job + " still runs is unknown: " + words.front() + ": " + why};
     };
-    const auto output = capture(words, patience);
+    const auto output = capture(words, patience, filters());
     if (!output) {
         return unknown(output.error().reason);
     }

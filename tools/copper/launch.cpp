@@ -225,8 +225,10 @@ void run_on_nodes(const Plan& plan, const std::vector<std::string>& hosts,
 // has no live daemon. With `failure`, if the job of one of them may still run: then nothing is changed.
 Result<void> end_occupants(const Plan& plan, const std::vector<Occupant>& occupants, const Failure& failure) {
     for (const auto& occupant : occupants) {
-        const auto answer = occupant.runs ? ask_about_job(occupant.batch_job) : JobAnswer();
-        if (occupant.runs && answer.life != JobLife::over) {
+        // Where nothing lives any more, the job may still run: its programs know this mount.
+        const auto answer = ask_about_job(occupant.batch_job);
+        const bool may_end = occupant.runs ? answer.life == JobLife::over : answer.life != JobLife::alive;
+        if (!may_end) {
             return tl::make_unexpected(Failure{failure.exit_code, failure.reason + "\n  " + answer.reason});
         }
     }
@@ -342,10 +344,6 @@ Result<void> start_after_others(const Plan& plan, LaunchOutcome& outcome) {
     return start(plan, outcome);
 }
 
-bool uses_default_mount(const Plan& plan) {
-    return plan.daemon.mount == canonical_mount(default_mount());
-}
-
 // The usual places, or others if another user has them on this node.
 Places places_here() {
     Places places{.private_directory = usual_private_directory(::geteuid())};
@@ -361,9 +359,9 @@ Places places_here() {
 // Others, for all nodes, if that helps: another user has one of `places` on some node.
 Places other_places(const Plan& plan, const LaunchOutcome& outcome, Places places) {
     bool directory_is_taken = false;
-    const auto failed = outcome.readiness ? outcome.readiness->failed : std::vector<Readiness::Failed>();
-    for (const auto& node : failed) {
-        const bool is_mount = node.taken == "mount" && uses_default_mount(plan);
+    const bool is_final = outcome.end == LaunchEnd::reported && outcome.readiness;  // not after Ctrl-C
+    for (const auto& node : is_final ? outcome.readiness->failed : std::vector<Readiness::Failed>()) {
+        const bool is_mount = node.taken == "mount" && plan.uses_default_mount && !places.mount_is_taken;
         const bool is_directory = node.taken == "private_directory";
         if (is_mount || is_directory) {
             say("warning: " + node.host + ": " + node.reason +
@@ -373,7 +371,12 @@ Places other_places(const Plan& plan, const LaunchOutcome& outcome, Places place
         directory_is_taken = directory_is_taken || is_directory;
     }
     if (directory_is_taken) {
-        places.private_directory = another_private_directory();
+        const auto usual = usual_private_directory(::geteuid());
+        const auto own = private_directories(::geteuid());  // of earlier jobs
+        const auto other = std::ranges::find_if(own, [&](const PrivateDirectory& directory) {
+            return directory.path != usual && directory.path != places.private_directory;
+        });
+        places.private_directory = other != own.end() ? other->path : another_private_directory();
     }
     return places;
 }

@@ -206,7 +206,10 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     if (!places.private_directory.empty()) {
         plan.daemon.private_directory = places.private_directory;
     }
-    if (places.mount_is_taken && plan.daemon.mount == canonical_mount(default_mount())) {
+    const auto given = options.flags.find("mount");
+    plan.uses_default_mount =
+        (given == options.flags.end() || given->second.empty()) && setting("", *sources, "mount", "").empty();
+    if (places.mount_is_taken && plan.uses_default_mount) {
         plan.daemon.mount = mount_within(plan.daemon.private_directory);
     }
     plan.daemon.launch = JobKey::random().text().substr(0, launch_id_digits);

@@ -35,6 +35,8 @@ struct Plan {
     std::vector<std::string> command;
     std::string log;
     std::vector<std::string> keep_env;
+    // Nobody gave a mount. Then it may move, if another user has the default one on some node.
+    bool uses_default_mount = false;
 
     std::size_t nodes() const {
         return placement.on_this_machine != 0 ? placement.on_this_machine : placement.hosts.size();

@@ -75,8 +75,7 @@ std::optional<LaunchRecord> read_record(const std::string& path) {
 }
 
 LaunchFiles files_in(const std::string& directory, const std::string& mount) {
-    const auto hash = std::filesystem::path(instance_directory(::geteuid(), mount)).filename().string();
-    const auto stem = directory + "/" + record_prefix + hash;
+    const auto stem = directory + "/" + record_prefix + name_of_instance(mount);
     return {.record = stem + record_suffix,
             .log = stem + ".log",
             .hosts = stem + ".hosts",

@@ -180,7 +180,8 @@ Result<pid_t> spawn(const SpawnRequest& request) {
     return pid;
 }
 
-Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline) {
+Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline,
+                       const std::set<std::string>& without) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
         return failed("pipe: " + error_text());
@@ -189,6 +190,7 @@ Result<Output> capture(const std::vector<std::string>& argv, std::chrono::millis
     UniqueFd writing(ends[1]);
     const auto pid = spawn({.argv = argv,
                             .environment = {},
+                            .without = without,
                             .output = writing.get(),
                             .errors = writing.get(),
                             .own_session = true});

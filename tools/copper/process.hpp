@@ -33,7 +33,8 @@ struct Output {
 };
 // Runs a program and collects its output from both streams. At the deadline, kills the program with its
 // process group. May be called from several threads.
-Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline);
+Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline,
+                       const std::set<std::string>& without = {});
 // For a program that only answers a question.
 inline constexpr std::chrono::milliseconds question_patience{15000};
 bool succeeded(const Output& output);

@@ -124,6 +124,9 @@ write_profile=("$here/profiling.py")
 [[ -f ${write_profile[0]} ]] || write_profile=("$here/../libexec/copper/profiling.py")
 write_profile+=(--copper "$copper" --folder "$folder/profiling" "${mounts[@]}")
 
+# Scripts for ALCF's Copper name this path themselves, so the mirror must be there or nowhere.
+[[ $command == stop || -n $mount ]] || mounts=(--mount "/tmp/${USER:-$(id -un)}/copper")
+
 if [[ $command == stop ]]; then
     [[ -z $given ]] || notice "accepted, not needed:$given"
     if [[ -r $asked ]]; then
