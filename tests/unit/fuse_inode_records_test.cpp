@@ -29,6 +29,7 @@ InodeRecords::Record record(InodeId inode, const Attributes& attributes) {
             .children = 0,
             .state = InodeState::listed,
             .name_bytes = 0,
+            .numbers = NumberSpace::unchanged(),
             .attributes = attributes};
 }
 
