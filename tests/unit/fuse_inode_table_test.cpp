@@ -68,7 +68,8 @@ TEST_F(InodeTableTest, IgnoresTooManyForgetsAndTheRoots) {
 }
 
 TEST_F(InodeTableTest, TellsNumbersOfTwoFilesystemsApart) {
-    InodeTable numbered(directory(), LastingMemory::make().value().inodes(), "/a");
+    const LastingMemory of_its_own = LastingMemory::make().value();
+    InodeTable numbered(directory(), of_its_own.inodes(), "/a");
     const auto mount = [&](InodeId parent, std::string_view name) {
         return numbered.look_up(parent, name, directory(), InodeTable::Filesystem::own)->inode;
     };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <vector>
@@ -71,6 +72,9 @@ class Walking : public testing::Test {
                     if (key.kind == ObjectKind::batch) {
                         attributes_fetched.insert(key.path);
                         return;
+                    }
+                    if (std::ranges::find(in_flight, key.path) != in_flight.end()) {
+                        return;  // a program waits for it by now
                     }
                     ++fetched;
                     in_flight.push_back(key.path);
