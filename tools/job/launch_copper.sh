@@ -125,7 +125,7 @@ write_profile=("$here/profiling.py")
 write_profile+=(--copper "$copper" --folder "$folder/profiling" "${mounts[@]}")
 
 # Scripts for ALCF's Copper name this path themselves, so the mirror must be there or nowhere.
-[[ $command == stop || -n $mount ]] || mounts=(--mount "/tmp/${USER:-$(id -un)}/copper")
+[[ $command == stop || -n $mount${COPPER_MOUNT:-}${COPPER_CONFIG:-} ]] || mounts=(--mount "/tmp/${USER:-$(id -un)}/copper")
 
 if [[ $command == stop ]]; then
     [[ -z $given ]] || notice "accepted, not needed:$given"
