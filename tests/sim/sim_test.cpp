@@ -471,7 +471,7 @@ TEST(Simulation, AQueueIsNotSlowness) {
 
 // Reads that wait in the servers' queue are long, too, for every reader.
 TEST(Simulation, NorIsAQueueInTheFilesystem) {
-    for (const std::uint64_t seed : {1, 2}) {  // seed 88 fails: its first reads end too late
+    for (const std::uint64_t seed : {1U, 2U}) {  // seed 88 fails: its first reads end too late
         Scenario scenario = many_programs(seed, 16, 1600);
         scenario.reads_per_second = 95;  // 16 readers have 512 reads in flight, each of which takes 5.4 s
         static_cast<void>(expect_one_read_each(scenario));
@@ -490,7 +490,7 @@ TEST(Simulation, NorIsAQueueThatLastsForMinutes) {
 
 // What was guessed before does not wait longer, however many other nodes keep the reader busy.
 TEST(Simulation, DemandThatJoinsAGuessIsDemand) {
-    for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U}) {
         Scenario scenario = many_programs(seed, 65, 65);
         scenario.operations_per_client = 60;
         scenario.store = {.directories = 1, .files_per_directory = 65 * 60, .file_bytes_max = 1000};
