@@ -62,6 +62,14 @@ std::uint64_t start_time_of(pid_t pid) {
     return started;
 }
 
+char state_letter(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(file, text, '\0');
+    const auto end_of_command = text.rfind(") ");
+    return end_of_command != std::string::npos ? text[end_of_command + 2] : '?';
+}
+
 bool is_running(pid_t pid, std::uint64_t started) {
     return pid > 0 && started != 0 && start_time_of(pid) == started;
 }

@@ -21,5 +21,7 @@ std::optional<std::string> find_program(const std::string& name, const std::stri
 // reused; an id with its start time is unique.
 std::uint64_t start_time_of(pid_t pid);
 bool is_running(pid_t pid, std::uint64_t started);
+// 'R', 'S', 'D', 'T' ... of proc(5); '?' if there is no such process.
+char state_letter(pid_t pid);
 
 }  // namespace copper

@@ -18,15 +18,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <system_error>
 #include <vector>
 
 #include "base/error_text.hpp"
+#include "base/processes.hpp"
 #include "daemon/control/instance.hpp"
 #include "daemon/log.hpp"
 #include "daemon/mount_point.hpp"
+#include "daemon/silence.hpp"
 #include "fuse/mount_point.hpp"
 
 namespace copper {
@@ -44,8 +45,6 @@ constexpr milliseconds first_wait{500};
 // A daemon that is silent for this long hangs: at least this time, and this many deadlines.
 constexpr milliseconds hang_time_min{10000};
 constexpr int hang_deadlines = 2;
-// Of it: a daemon that was suspended together with its supervisor speaks in this time.
-constexpr milliseconds last_chance{3000};
 
 enum class Word : std::uint8_t { keep, hold, begin, is_alive, launcher_ends, release, dismiss };
 
@@ -60,15 +59,6 @@ constexpr std::size_t descriptors_max = 2;
 
 void set_text(Packet& packet, const std::string& text) {
     std::copy_n(text.data(), std::min(text.size(), packet.text.size() - 1), packet.text.data());
-}
-
-// In /proc (proc(5)).
-char state_letter(pid_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    std::getline(file, text);
-    const auto end_of_command = text.rfind(") ");
-    return end_of_command != std::string::npos ? text[end_of_command + 2] : '?';
 }
 
 std::string state_of(pid_t pid) {
@@ -213,21 +203,19 @@ class Supervisor {
   private:
     // Returns when the daemon has ended.
     void wait_for_end() {
-        bool is_silent = false;
+        silence_.emplace(pid_);
         while (true) {
             std::array polled = {pollfd{.fd = daemon_.get(), .events = POLLIN, .revents = 0},
                                  pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-            const milliseconds patience = !outlives_  ? milliseconds(-1)
-                                          : is_silent ? last_chance
-                                                      : hang_time_ - last_chance;
+            const milliseconds patience = outlives_ ? Silence::look_interval : milliseconds(-1);
             const bool has_spoken =
                 retry_eintr([&] {
                     return ::poll(polled.data(), polled.size(), static_cast<int>(patience.count()));
                 }) != 0;
-            if (!has_spoken && is_silent && !is_suspended() && is_running(pid_, pid_started_)) {
+            if (!has_spoken && silence_->look() >= hang_time_ && is_running(pid_, pid_started_)) {
                 kill_for_silence();
+                silence_->end();
             }
-            is_silent = !has_spoken && !is_silent && !is_suspended();
             if (polled[1].revents != 0) {
                 take_signal();
             }
@@ -236,9 +224,6 @@ class Supervisor {
             }
         }
     }
-
-    // Slurm has stopped the job (`scontrol suspend`).
-    bool is_suspended() const { return task_ != 0 && state_letter(task_) == 'T'; }
 
     void kill_for_silence() {
         if (why_.empty()) {
@@ -258,6 +243,7 @@ class Supervisor {
             return false;
         }
         heard_at_ = steady_clock::now();
+        silence_->end();
         switch (packet->word) {
             case Word::keep:
                 place_ = packet->place;
@@ -428,7 +414,8 @@ class Supervisor {
     sigset_t mask_before_ = {};
     bool outlives_ = false;
     bool is_released_ = false;
-    pid_t told_by_ = 0;  // the process whose signal told this one to end
+    pid_t told_by_ = 0;               // the process whose signal told this one to end
+    std::optional<Silence> silence_;  // of the present daemon
     steady_clock::time_point heard_at_ = steady_clock::now();
     std::string why_;  // the daemon was lost, as far as known
     Loss loss_ = Loss::crashed;

@@ -2,9 +2,9 @@
 //
 // The supervisor is a separate process outside the launcher's session and process group. It holds the
 // resources that must outlive the daemon (HandOver) and waits. If the daemon ends without notice, or is
-// silent for so long that it must hang, the supervisor forks a successor, which goes on with the same mount.
-// A successor serves alone, from the backing filesystem, because an MPI job cannot take in new processes.
-// Programs see a pause.
+// silent for so long that it must hang (silence.hpp), the supervisor forks a successor, which goes on with
+// the same mount. A successor serves alone, from the backing filesystem, because an MPI job cannot take in
+// new processes. Programs see a pause.
 //
 // slurmstepd kills all processes of a job step on a node when the step's task there ends. So the process that
 // it started becomes neither of the two: it waits until both have ended.

@@ -15,6 +15,13 @@ from mounted import MountTestCase
 from witnesses import Witnesses, witness
 
 TREE = "/usr/share/doc"
+# Its main thread then waits for what never comes.
+HANGS_AT_A_SIGNAL = """
+#include <signal.h>
+#include <unistd.h>
+static void hang(int number) { for (;;) pause(); }
+__attribute__((constructor)) static void begin(void) { signal(SIGRTMAX - 1, hang); }
+"""
 
 
 class Survival(MountTestCase):
@@ -28,6 +35,11 @@ class Survival(MountTestCase):
         wait_until(lambda: daemon not in processes_of(job.directory), 20, "its end")
         wait_until(lambda: len(job.daemons()) == job.nodes and job.daemons()[rank] not in (daemon, 0), 20,
                    "the start of its successor")
+
+    def launch_what_can_hang(self, **options):
+        library = f"{self.make_directory()}/hang.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", library], input=HANGS_AT_A_SIGNAL, text=True, check=True)
+        return self.launch(environment={"LD_PRELOAD": library, "COPPER_KEEP_ENV": "LD_PRELOAD"}, **options)
 
     @staticmethod
     def wait_until_quiet(job):
@@ -164,12 +176,32 @@ class Survival(MountTestCase):
         self.check_stopped(job)
 
     def test_silence_is_told(self):
-        job = self.launch()
+        job = self.launch_what_can_hang()
         daemon = job.daemons()[1]
-        os.kill(daemon, signal.SIGSTOP)
+        os.kill(daemon, signal.SIGRTMAX - 1)
         wait_until(lambda: job.daemons()[1] not in (daemon, 0), 60, "its replacement")
         self.check_told(job, 1, "killed by its supervisor: it was silent for [0-9]{2} s; "
-                                "its loop [a-z' ]+, its process was stopped by a signal")
+                                "its loop [a-z' ]+, its process was asleep")
+        self.check_stopped(job)
+
+    def test_stall_is_no_loss(self):
+        """Daemons that are stopped, one and then all, go on, whatever they missed."""
+        job = self.launch(nodes=4)
+        daemons = job.daemons()
+        path = a_document()
+        for stalled in ([daemons[2]], daemons):
+            for daemon in stalled:
+                os.kill(daemon, signal.SIGSTOP)
+            # Longer than a daemon that hangs is given.
+            time.sleep(13)
+            for daemon in stalled:
+                os.kill(daemon, signal.SIGCONT)
+            for node in range(4):
+                self.assertEqual(pathlib.Path(path).read_bytes(), pathlib.Path(job.mirrored(node, path)).read_bytes())
+                os.listdir(job.mirrored(node, os.path.dirname(path)))
+            self.assertEqual(daemons, job.daemons())
+            # Those that have read directly during the stall say so for a minute.
+            wait_until(lambda: job.command("status", "--mount", job.mount).returncode == 0, 100, "all nodes to serve")
         self.check_stopped(job)
 
     def test_end_that_was_asked_for_is_told(self):
@@ -186,13 +218,13 @@ class Survival(MountTestCase):
         """The kernel has it all."""
         tree = package_tree("numpy")
         load = Workload(packages=["numpy"], trees=[tree])
-        job = self.launch(trees=[tree])
+        job = self.launch_what_can_hang(trees=[tree])
         roots = [job.root(node) for node in range(2)]
         storm(load, roots)
         storm(load, roots)
         self.lose(job, 0)
         daemon = job.daemons()[1]
-        os.kill(daemon, signal.SIGSTOP)
+        os.kill(daemon, signal.SIGRTMAX - 1)
         storm(load, roots)
         # An interpreter's start may make a request that no kernel can answer, and has then waited for this.
         wait_until(lambda: job.daemons()[1] != daemon, 60, "its replacement")
