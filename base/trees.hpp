@@ -15,6 +15,8 @@ class Trees {
     explicit Trees(std::vector<std::string> roots) : roots_(std::move(roots)) {}
 
     bool contains(std::string_view path) const;
+    // A directory above a tree.
+    bool is_on_the_way(std::string_view path) const;
     const std::vector<std::string>& roots() const { return roots_; }
 
   private:

@@ -154,15 +154,19 @@ class Verifier {
         return are_nodes(news, &News::rank) ? Verdict() : refuse("news of an unknown node");
     }
     Verdict within_trees(const ObjectKey& key) const {
-        return key.kind <= last_shared_object_kind && job_.trees.contains(key.path)
-                   ? Verdict()
-                   : refuse("an object outside the trees: " + to_string(key));
+        return is_shared(key, job_.trees) ? Verdict()
+                                          : refuse("an object outside the trees: " + to_string(key));
     }
 
     const Job& job_;
 };
 
 }  // namespace
+
+bool is_shared(const ObjectKey& key, const Trees& trees) {
+    return (key.kind <= last_shared_object_kind && trees.contains(key.path)) ||
+           (key.kind == ObjectKind::entry && trees.is_on_the_way(key.path));
+}
 
 tl::expected<Message, WireError> verified(Message message, const Job& job) {
     if (auto verdict = std::visit(Verifier(job), message); !verdict) {

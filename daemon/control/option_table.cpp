@@ -7,8 +7,10 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/answer_in_time.hpp"
 #include "base/error_text.hpp"
 #include "base/mount_table.hpp"
+#include "base/path.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/option_values.hpp"
 #include "daemon/control/options.hpp"
@@ -27,6 +29,7 @@ constexpr double deadline_seconds_min = 0.01;
 constexpr double deadline_seconds_max = 3600;
 constexpr double ready_timeout_seconds_max = 86400;
 constexpr std::size_t id_bytes_max = 256;
+constexpr std::chrono::seconds tree_patience{5};                  // for the filesystem of a tree
 constexpr std::array passthrough_names = {"off", "auto"};         // indexed by bool
 constexpr std::array push_names = {"auto", "always", "never"};    // indexed by Push
 constexpr std::array compression_names = {"auto", "off", "lz4"};  // indexed by Compression
@@ -105,6 +108,7 @@ Taken take_private_directory(const Texts& texts, DaemonOptions& options) {
     return {};
 }
 
+// Blocks as long as the filesystem does.
 tl::expected<std::string, std::string> canonical_tree(const std::string& text) {
     std::error_code error;
     // Look a path inside a Copper mount up in the mount table first: resolving it could block on a dead
@@ -137,14 +141,52 @@ tl::expected<std::string, std::string> canonical_tree(const std::string& text) {
     return resolved;
 }
 
+// Nothing if the filesystem does not answer.
+std::optional<tl::expected<std::string, std::string>> canonical_tree_in_time(const std::string& text) {
+    constexpr char resolved = '=', failed = '!';
+    const auto answer = answer_in_time(tree_patience, [&text] {
+        const auto tree = canonical_tree(text);
+        return tree ? resolved + *tree : failed + tree.error();
+    });
+    if (!answer) {
+        return std::nullopt;
+    }
+    return answer->front() == resolved ? tl::expected<std::string, std::string>(answer->substr(1))
+                                       : tl::make_unexpected(answer->substr(1));
+}
+
 Taken take_trees(const Texts& texts, DaemonOptions& options) {
     options.trees.clear();
     for (const auto& text : texts) {
-        auto tree = canonical_tree(text);
+        auto tree = canonical_tree_in_time(text);
         if (!tree) {
-            return wrong(tree.error());
+            return wrong(text + ": its filesystem does not answer on this node (waited for " +
+                         std::to_string(tree_patience.count()) + " s)");
         }
-        options.trees.push_back(std::move(*tree));
+        if (!*tree) {
+            return wrong(tree->error());
+        }
+        options.trees.push_back(std::move(**tree));
+    }
+    drop_nested(options.trees);
+    return {};
+}
+
+// Here, the filesystem may hang: other nodes read it for this one.
+Taken take_resolved_trees(const Texts& texts, DaemonOptions& options) {
+    options.trees.clear();
+    for (const auto& text : texts) {
+        if (!is_normalised_path(text)) {
+            return wrong(in_quotes(text) + " is not an absolute path without links");
+        }
+        auto tree = canonical_tree_in_time(text);
+        if (tree && !*tree) {
+            return wrong(tree->error());
+        }
+        if (!tree) {
+            options.warnings.push_back(text + ": its filesystem does not answer on this node");
+        }
+        options.trees.push_back(tree ? std::move(**tree) : text);
     }
     drop_nested(options.trees);
     return {};
@@ -365,6 +407,12 @@ std::vector<OptionRow> hidden_rows() {
          .help = "tells the daemons of one launch from all others",
          .audience = hidden,
          .take = take_id<&DaemonOptions::launch>},
+        {.name = "resolved-tree",
+         .argument = "PATH",
+         .help = "as --tree, of a path without links, which another node has found",
+         .arity = repeatable,
+         .audience = hidden,
+         .take = take_resolved_trees},
         {.name = "private-directory",
          .argument = "DIR",
          .help = "for the daemon's own files, the same on all nodes",
@@ -428,7 +476,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         std::string("--create-mount=") + truth(options.create_mount),
         "--ready-timeout=" + seconds(options.ready_timeout)};
     for (const auto& tree : options.trees) {
-        flags.push_back("--tree=" + tree);
+        flags.push_back("--resolved-tree=" + tree);
     }
     for (const auto& [flag, text] :
          {std::pair("--log-dir=", options.log_dir), std::pair("--profile-dir=", options.profile_dir),

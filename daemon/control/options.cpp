@@ -44,6 +44,9 @@ tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
         }
         sources.by_name[name] = {.source = "--" + name, .texts = texts};
     }
+    if (flags.contains("resolved-tree")) {
+        sources.by_name.erase("tree");
+    }
     DaemonOptions options;
     options.warnings = std::move(sources.warnings);
     for (const auto& row : option_table()) {

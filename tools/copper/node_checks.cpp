@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/answer_in_time.hpp"
 #include "base/error_text.hpp"
 #include "base/fuse_access.hpp"
 #include "base/mount_table.hpp"
@@ -37,6 +38,7 @@ constexpr rlim_t open_files_min = 64;
 constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
 constexpr std::uint64_t cache_bytes_useful_min = std::uint64_t{512} << 20;
 constexpr std::chrono::seconds version_patience{10};
+constexpr std::chrono::seconds tree_patience{5};
 
 Finding good(std::string check, std::string text) {
     return {.check = std::move(check), .verdict = Verdict::good, .text = std::move(text), .advice = {}};
@@ -238,10 +240,17 @@ std::vector<Finding> check_others(const std::string& mount, const std::string& b
 }
 
 Finding check_tree(const std::string& tree) {
-    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tree.c_str()), &::closedir);
-    return directory
+    const auto trouble = answer_in_time(tree_patience, [&tree] {
+        const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tree.c_str()), &::closedir);
+        return directory ? std::string() : error_text();
+    });
+    if (!trouble) {
+        return problem("tree", tree + ": its filesystem does not answer",
+                       "other nodes would read for this one; see whether its mount works: ls " + tree);
+    }
+    return trouble->empty()
                ? good("tree", tree + " can be read")
-               : problem("tree", tree + ": " + error_text(), "mount it on this node, or give another --tree");
+               : problem("tree", tree + ": " + *trouble, "mount it on this node, or give another --tree");
 }
 
 }  // namespace copper::cli

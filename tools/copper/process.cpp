@@ -199,11 +199,15 @@ Result<Output> capture(const std::vector<std::string>& argv, std::chrono::millis
         return tl::make_unexpected(pid.error());
     }
     Output output;
+    const ProcessName child{*pid, start_time_of(*pid)};
     const bool ended = read_all(reading.get(), Clock::now() + deadline, output.text);
     if (!ended) {
         ::kill(-*pid, SIGKILL);
     }
-    retry_eintr([&] { return ::waitpid(*pid, &output.status, 0); });
+    // A child that waits for a hung filesystem cannot be killed: init takes it over.
+    if (ended || wait_for_end(child, kill_patience)) {
+        retry_eintr([&] { return ::waitpid(*pid, &output.status, 0); });
+    }
     if (!ended) {
         return failed(argv.front() + ": did not end within " + std::to_string(deadline.count()) + " ms");
     }

@@ -1,0 +1,83 @@
+#include "base/answer_in_time.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/unique_fd.hpp"
+
+namespace copper {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Whoever reads what this process prints must not wait for its child.
+void let_go_of_output() {
+    const UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        ::dup2(nothing.get(), fd);
+    }
+}
+
+[[noreturn]] void answer(int to, const std::function<std::string()>& ask) {
+    if (::fork() != 0) {  // its child belongs to init
+        ::_exit(0);
+    }
+    let_go_of_output();
+    const std::string text = ask();
+    for (std::size_t at = 0; at < text.size();) {
+        const auto written = retry_eintr([&] { return ::write(to, text.data() + at, text.size() - at); });
+        if (written < 0) {
+            break;
+        }
+        at += static_cast<std::size_t>(written);
+    }
+    // The end of the answer, which a process that was killed does not write.
+    [[maybe_unused]] const auto ended = ::write(to, "", 1);
+    ::_exit(0);
+}
+
+}  // namespace
+
+std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
+                                          const std::function<std::string()>& ask) {
+    const auto until = Clock::now() + patience;
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return ask();
+    }
+    const UniqueFd reading(ends[0]);
+    UniqueFd writing(ends[1]);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        answer(writing.get(), ask);
+    }
+    writing.reset();
+    if (child < 0) {
+        return ask();
+    }
+    retry_eintr([&] { return ::waitpid(child, nullptr, 0); });
+    std::string text;
+    std::array<char, 4096> buffer{};
+    while (text.empty() || text.back() != '\0') {
+        const auto left =
+            std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count(), 0L);
+        pollfd waiting{.fd = reading.get(), .events = POLLIN, .revents = 0};
+        if (retry_eintr([&] { return ::poll(&waiting, 1, static_cast<int>(left)); }) <= 0) {
+            return std::nullopt;
+        }
+        const auto got = retry_eintr([&] { return ::read(reading.get(), buffer.data(), buffer.size()); });
+        if (got <= 0) {
+            return std::nullopt;
+        }
+        text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    text.pop_back();
+    return text;
+}
+
+}  // namespace copper

@@ -1,0 +1,107 @@
+"""One host's client of the filesystem hangs, or is gone: programs there get everything through the other hosts."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import unittest
+
+from copper import wait_until
+from slow_filesystem import program
+from test_mpirun import MPIRUN, ClusterTestCase
+
+# Longer than a reader is given to answer (half a deadline), with what a loaded machine adds.
+SECONDS_MAX = 60
+MOUNTED = "/mnt/pfs"
+SHOWN = "/tmp/root/copper" + MOUNTED
+
+
+class HungClient(ClusterTestCase):
+    count = 3
+
+    @classmethod
+    def setUpClass(cls):
+        if not os.path.exists(program()):
+            raise unittest.SkipTest("needs libfuse 3.14 or later")
+        super().setUpClass()
+        cls.tree = f"{MOUNTED}/software/py"
+        cls.source = f"{cls.hosts.directory}/source"
+        os.makedirs(f"{cls.source}/software/py")
+        for number in range(40):
+            pathlib.Path(cls.source, "software", "py", f"file-{number}").write_text(f"{number}\n", encoding="ascii")
+        cls.hosts.write("model.toml", "")
+        shutil.copy2(program(), f"{cls.hosts.directory}/bin")
+
+    def setUp(self):
+        super().setUp()
+        self.entered = {}  # nsenter, which stops and goes on with its child
+        self.clients = {host: self.mount(host) for host in self.hosts.names}
+
+    def mount(self, host):
+        """A client of its own."""
+        self.hosts.check(host, "sh", "-ec", f"mount -t tmpfs tmpfs /mnt; mkdir {MOUNTED}")
+        directory = self.hosts.directory
+        name = os.path.basename(program())
+        client = subprocess.Popen(self.hosts.inside(host, f"{directory}/bin/{name}", self.source, MOUNTED, "--shared",
+                                                    f"{directory}/shared", "--model", f"{directory}/model.toml"),
+                                  stdin=subprocess.DEVNULL)
+        self.addCleanup(self.unmount, host, client)
+        self.entered[host] = client.pid
+        wait_until(lambda: MOUNTED in self.hosts.check(host, "cat", "/proc/self/mountinfo"), SECONDS_MAX, f"the mount on {host}")
+        return self.hosts.processes_on(host, name[:15])[0]  # as the kernel names it
+
+    def unmount(self, host, client):
+        if client.poll() is None:  # not unmounted
+            self.go_on(host)
+            os.kill(self.clients[host], signal.SIGTERM)
+        client.wait()
+        self.hosts.check(host, "sh", "-c", f"umount -l {MOUNTED} 2>/dev/null; umount /mnt")
+
+    def hang(self, host):
+        os.kill(self.clients[host], signal.SIGSTOP)
+
+    def go_on(self, host):
+        for pid in (self.clients[host], self.entered[host]):
+            os.kill(pid, signal.SIGCONT)
+
+    def read_all(self, host):
+        """Finds and reads every file through the mirror."""
+        script = f"cd {SHOWN}/software/py && ls -l >/dev/null && cat $(seq -f file-%g 0 39)"
+        reading = self.hosts.start(host, "sh", "-ec", script)
+        try:
+            output, _ = reading.communicate(timeout=SECONDS_MAX)
+        finally:
+            reading.kill()
+        self.assertEqual((0, list(range(40))), (reading.returncode, [int(line) for line in output.split()]), output)
+
+    def test_a_client_that_hangs_before_the_launch(self):
+        self.hang("cn1")
+        done = self.launch()
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.read_all("cn1")
+        self.stop_well()
+        self.go_on("cn1")
+
+    def test_a_client_that_hangs_later(self):
+        self.launch_well()
+        self.hang("cn1")
+        self.read_all("cn1")
+        self.go_on("cn1")
+        self.stop_well()
+
+    def test_a_client_that_is_unmounted(self):
+        self.launch_well()
+        self.hosts.check("cn1", "umount", "-l", MOUNTED)
+        self.read_all("cn1")
+        self.stop_well()
+
+    def test_the_client_where_the_launch_is(self):
+        self.hang("cn0")
+        for command, exit_code in (("launch", 2), ("doctor", 1)):
+            self.hosts.write("nodes", "cn0\ncn1\n")
+            done = self.hosts.run("cn0", "copper", command, "--nodes-from", f"{self.hosts.directory}/nodes", "--launcher", MPIRUN,
+                                  "--tree", self.tree)
+            self.assertEqual(exit_code, done.returncode, done.stdout + done.stderr)
+            self.assertRegex(done.stdout + done.stderr, f"--tree: {self.tree}: its filesystem does not answer on this node")
+        self.go_on("cn0")
