@@ -149,8 +149,10 @@ std::string filesystem_root_of(std::string_view path, const std::vector<Mount>& 
 
 MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lost) : lost_(std::move(lost)) {
     std::unordered_set<std::int64_t> ids;
+    std::unordered_map<std::string_view, std::string_view> first_points;  // by device
     for (const auto& mount : mounts) {
         ids.insert(mount.id);
+        filesystems_.emplace(mount.id, first_points.try_emplace(mount.device, mount.point).first->second);
     }
     for (const auto& mount : mounts) {
         const bool is_root = mount.parent == mount.id || ids.count(mount.parent) == 0;
@@ -200,6 +202,18 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
 std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::string_view directory) const {
     const auto found = obstacles_.find(directory);
     return found != obstacles_.end() ? found->second : std::vector<std::pair<std::string, Walk>>();
+}
+
+std::string MountMap::filesystem_of(std::string_view path) const {
+    std::string found = "/";
+    all_on_the_way(path, [&](std::string_view prefix) {
+        const auto point = points_.find(prefix);
+        if (point != points_.end() && !point->second.empty()) {
+            found = filesystems_.at(point->second.back().id);
+        }
+        return true;
+    });
+    return found;
 }
 
 bool MountMap::agrees(const MountMap& other, std::string_view path) const {

@@ -57,6 +57,10 @@ class MountMap {
     // The names in `directory` that are obstacles.
     std::vector<std::pair<std::string, Walk>> obstacles_in(std::string_view directory) const;
 
+    // The filesystem that `path` is on: where it is mounted, by the text of the path. If it is mounted in
+    // several places, the first of them.
+    std::string filesystem_of(std::string_view path) const;
+
     // Whether both have the same mounts on the way to `path`, at `path` included.
     bool agrees(const MountMap& other, std::string_view path) const;
 
@@ -81,6 +85,7 @@ class MountMap {
 
     ByPath<std::vector<Layer>> points_;
     ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory that contains them
+    std::unordered_map<std::int64_t, std::string> filesystems_;    // by the mount's id
     std::vector<std::string> lost_;
 };
 

@@ -2,29 +2,36 @@
 
 #include <unistd.h>
 
+#include <system_error>
 #include <utility>
 
 namespace copper {
 
-ThreadPool::ThreadPool(Options options) : options_(options) {
-    threads_.reserve(options_.threads);
-    for (std::size_t i = 0; i < options_.threads; ++i) {
-        threads_.emplace_back([this] { work(); });
-    }
-}
-
 ThreadPool::~ThreadPool() {
     std::deque<Job> dropped;  // destroyed without the lock
+    std::vector<std::thread> threads;
     {
         auto state = state_.lock();
         state->closed = true;
         dropped.swap(state->jobs);
+        threads.swap(state->threads);
     }
     dropped.clear();
     wake_.notify_all();
-    for (auto& thread : threads_) {
+    for (auto& thread : threads) {
         thread.join();
     }
+}
+
+// Starts one more thread if the idle ones are too few and there may be more.
+bool ThreadPool::has_thread(State& state) {
+    if (state.idle < state.jobs.size() && state.threads.size() < options_.threads_max) {
+        try {
+            state.threads.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {  // this process, or its user, has too many
+        }
+    }
+    return !state.threads.empty();
 }
 
 bool ThreadPool::submit(Job job) {
@@ -34,6 +41,10 @@ bool ThreadPool::submit(Job job) {
             return false;
         }
         state->jobs.push_back(std::move(job));
+        if (!has_thread(*state)) {
+            state->jobs.pop_back();
+            return false;
+        }
     }
     wake_.notify_one();
     return true;
@@ -46,7 +57,9 @@ void ThreadPool::work() {
         Job job;
         {
             auto state = state_.lock();
+            ++state->idle;
             wake_.wait(state.lock(), [&] { return state->closed || !state->jobs.empty(); });
+            --state->idle;
             if (state->closed) {
                 return;
             }

@@ -11,34 +11,37 @@
 
 namespace copper {
 
-// Thread-safe. The destructor waits for running jobs and drops the others.
+// Thread-safe. A thread starts when a job finds none that is idle. The destructor waits for running jobs and
+// drops the others.
 class ThreadPool {
   public:
     using Job = std::function<void()>;
 
     struct Options {
-        std::size_t threads = 8;
+        std::size_t threads_max = 8;
         std::size_t queued_max = 65536;
-        // Added to the nice value of the thread that makes the pool: on Linux each thread has its own.
+        // Added to the nice value of the thread that submits a job: on Linux each thread has its own.
         int nice = 0;
     };
-    explicit ThreadPool(Options options);
+    explicit ThreadPool(Options options) : options_(options) {}
     ~ThreadPool();
 
-    // False if queued_max jobs are waiting: the job will not run.
+    // False if queued_max jobs are waiting, or no thread can start: the job will not run.
     [[nodiscard]] bool submit(Job job);
 
   private:
     struct State {
         std::deque<Job> jobs;
+        std::vector<std::thread> threads;
+        std::size_t idle = 0;
         bool closed = false;
     };
+    bool has_thread(State& state);
     void work();
 
     const Options options_;
     Guarded<State> state_;
     std::condition_variable wake_;
-    std::vector<std::thread> threads_;
 };
 
 }  // namespace copper

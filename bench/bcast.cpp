@@ -181,6 +181,8 @@ class Rig final : private Mover::Effects {
     std::uint64_t backlog_bytes(Rank to) override { return fabric_.backlog_bytes(to); }
     std::uint64_t backlog_bytes() override { return fabric_.backlog_bytes(); }
     void read(const ObjectKey& key) override { reads_.push_back(key); }
+    TimePoint latest_call(const ObjectKey&) override { return {}; }
+    std::string filesystem_of(const std::string&) override { return "/"; }
     void send(std::span<const Rank> to, const Message& message) override {
         const Frame frame = encode(message);
         for (const Rank rank : to) {

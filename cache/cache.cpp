@@ -61,6 +61,9 @@ void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
                 slot.why = why;
             }
             slot.waiters.push_back(std::move(waiter));
+            const std::uint32_t demands = why == FetchFor::demand ? 1 : 0;
+            slot.demands += demands;
+            waiting_ += demands;
         }
     }
     if (hit != nullptr) {
@@ -112,13 +115,16 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
     const auto expires = object->lifetime ? std::optional(now + *object->lifetime) : std::nullopt;
     const auto kept = std::make_shared<Kept>(key, object, footprint(key, *object), expires);
     std::vector<Waiter> waiters;
+    std::uint32_t demands = 0;
     KeptPtr replaced;
     {
         auto shard = shard_of(key).lock();
         Slot& slot = (*shard)[key];
         waiters.swap(slot.waiters);
+        demands = std::exchange(slot.demands, 0);
         replaced = std::exchange(slot.kept, kept);
     }
+    waiting_ -= demands;
     if (!waiters.empty() && is_extent(key)) {
         --extents_in_flight_;
     }
@@ -166,7 +172,8 @@ Cache::Statistics Cache::statistics() const {
             .budget_bytes = options_.budget_bytes,
             .hits = hits_,
             .misses = misses_,
-            .evictions = usage.evictions};
+            .evictions = usage.evictions,
+            .waiting = waiting_};
 }
 
 }  // namespace copper

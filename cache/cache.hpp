@@ -49,6 +49,7 @@ class Cache {
         std::uint64_t hits = 0;
         std::uint64_t misses = 0;
         std::uint64_t evictions = 0;  // evicted, or too large for the budget
+        std::uint64_t waiting = 0;    // gets of demand that are not answered yet
     };
 
     // Calls `fetch` once for each missing object, however many callers ask, with the reason of the first one;
@@ -87,6 +88,7 @@ class Cache {
         KeptPtr kept;
         std::vector<Waiter> waiters;
         FetchFor why = FetchFor::demand;  // demand if any of the waiters is
+        std::uint32_t demands = 0;        // of the waiters
     };
     using Shard = std::unordered_map<ObjectKey, Slot, ObjectKeyHash>;
     static constexpr std::size_t shard_count = 64;
@@ -101,7 +103,7 @@ class Cache {
     const Fetch fetch_;
     std::array<Guarded<Shard>, shard_count> shards_;
     Eviction eviction_;
-    std::atomic<std::uint64_t> hits_ = 0, misses_ = 0;
+    std::atomic<std::uint64_t> hits_ = 0, misses_ = 0, waiting_ = 0;
     std::atomic<std::uint64_t> extents_in_flight_ = 0;
 };
 

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "wire/verify.hpp"
+
 namespace copper {
 namespace {
 
@@ -78,7 +80,8 @@ Mover::Mover(Options options, const Trees& trees, Membership& membership, Effect
       membership_(membership),
       effects_(effects),
       waiting_(with_deadline(options.waiting, options.deadline)),
-      reading_(with_deadline(options.reading, options.deadline)),
+      reading_(with_deadline(options.reading, options.deadline),
+               [this](const ObjectKey& key) { return effects_.latest_call(key); }),
       spreading_(options.spreading, membership, effects) {}
 
 MoverCounters Mover::counters() const {
@@ -89,7 +92,7 @@ MoverCounters Mover::counters() const {
 }
 
 bool Mover::is_cooperative(const ObjectKey& key) const {
-    return key.kind <= last_shared_object_kind && trees_.contains(key.path);
+    return is_shared(key, trees_);
 }
 
 Route Mover::route(const ObjectKey& key) const {
@@ -246,9 +249,9 @@ void Mover::urge(const ObjectKey& key, const Wait& wait) {
     if (const auto whom = wait.asked()) {
         ask(*whom, key, wait, Asks::for_haste);
     } else if (std::holds_alternative<InTurn>(wait.state)) {
-        in_turn_.erase({FetchFor::guess, key});
-        in_turn_.erase({FetchFor::everyone, key});
-        in_turn_.emplace(wait.why, key);
+        leave_turn(key, FetchFor::guess);
+        leave_turn(key, FetchFor::everyone);
+        in_turn_[effects_.filesystem_of(key.path)].emplace(wait.why, key);
     }
 }
 
@@ -322,7 +325,8 @@ void Mover::read(const ObjectKey& key, Wait& wait, Reading::Purpose purpose,
     }
     waiting_.read_here(key);
     if (!reading_.has(key)) {
-        reading_.add(key, purpose, wait.why, spent + std::chrono::milliseconds(1), now_);
+        reading_.add(key, effects_.filesystem_of(key.path), purpose, wait.why,
+                     spent + std::chrono::milliseconds(1), now_);
         begin_reads();
     }
 }
@@ -348,8 +352,9 @@ std::vector<Rank> Mover::settle(const ObjectKey& key) {
 }
 
 void Mover::read_directly(const ObjectKey& key, Wait& wait) {
-    if (!reading_.has_room_for_direct() && now_ < wait.deadline + options_.deadline) {
-        in_turn_.emplace(wait.why, key);
+    const std::string filesystem = effects_.filesystem_of(key.path);
+    if (!reading_.has_room_for_direct(filesystem) && now_ < wait.deadline + options_.deadline) {
+        in_turn_[filesystem].emplace(wait.why, key);
         waiting_.wait_for_turn(key, wait.deadline + options_.deadline);
         return;
     }
@@ -359,13 +364,22 @@ void Mover::read_directly(const ObjectKey& key, Wait& wait) {
 }
 
 void Mover::read_next_directly() {
-    while (reading_.has_room_for_direct() && !in_turn_.empty()) {
-        const ObjectKey key = in_turn_.begin()->second;
-        in_turn_.erase(in_turn_.begin());
-        Wait* wait = waiting_.find(key);
-        if (wait != nullptr && std::holds_alternative<InTurn>(wait->state)) {
-            read_directly(key, *wait);
+    for (auto& [filesystem, turns] : in_turn_) {
+        while (reading_.has_room_for_direct(filesystem) && !turns.empty()) {
+            const ObjectKey key = turns.begin()->second;
+            turns.erase(turns.begin());
+            Wait* wait = waiting_.find(key);
+            if (wait != nullptr && std::holds_alternative<InTurn>(wait->state)) {
+                read_directly(key, *wait);
+            }
         }
+    }
+    std::erase_if(in_turn_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void Mover::leave_turn(const ObjectKey& key, FetchFor why) {
+    if (const auto turns = in_turn_.find(effects_.filesystem_of(key.path)); turns != in_turn_.end()) {
+        turns->second.erase({why, key});
     }
 }
 
@@ -406,16 +420,18 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     }
 }
 
-// Another reader could read what this one could not. (After a stall of the filesystem, this one only has the
-// longer queue.)
+// Another reader could read what this one could not. (If it was as slow, the filesystem is slow for all.)
 void Mover::judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object) {
-    if (own_finding(wait) == nullptr || doubt_of(object) || reading_.has_recovered(key)) {
+    const Finding* finding = own_finding(wait);
+    if (finding == nullptr || doubt_of(object) ||
+        (finding->error == ETIMEDOUT && reading_.is_slow_elsewhere(key, now_))) {
         return;
     }
     back_in_office_ = now_ + options_.resigned_for;
     if (membership_.state(membership_.self()) == NodeState::serving) {
         ++counters_.resignations;
         membership_.resign();
+        reading_.resign(now_);
     }
 }
 
@@ -543,6 +559,7 @@ void Mover::tick(TimePoint now) {
     if (back_in_office_ && *back_in_office_ <= now) {
         back_in_office_.reset();
         membership_.resume();
+        reading_.resume();
     }
     const auto handle_due = [this, now](auto& part) {
         for (std::size_t handled = 0; handled < due_of_a_tick_max; ++handled) {
@@ -569,7 +586,7 @@ void Mover::on_due(const Waiting::Due& due) {
             fetch(due.key, wait);
             break;
         case Waiting::Due::Next::read_directly:
-            in_turn_.erase({wait.why, due.key});
+            leave_turn(due.key, wait.why);
             read_directly(due.key, wait);
             break;
         case Waiting::Due::Next::give_up:

@@ -19,9 +19,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -59,9 +61,13 @@ class Mover {
         virtual ObjectPtr find(const ObjectKey& key) = 0;
         // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
-        // Begins a read of the backing filesystem, at most ReadQueue::Options::reads_max at a time.
+        // Begins a read of the backing filesystem, at most Reading::Options::reads_max at a time.
         // read_done() ends it.
         virtual void read(const ObjectKey& key) = 0;
+        // When its latest call of the filesystem began. REQUIRES: it has begun and not ended
+        virtual TimePoint latest_call(const ObjectKey& key) = 0;
+        // The directory where the filesystem of this path begins.
+        virtual std::string filesystem_of(const std::string& path) = 0;
     };
 
     struct Options {
@@ -97,6 +103,8 @@ class Mover {
 
     MoverCounters counters() const;
     std::size_t pending() const { return waiting_.size(); }
+    // Filesystems that answer no reads of this node, and since when.
+    std::map<std::string, TimePoint> silent(TimePoint now) const { return reading_.silent(now); }
     std::uint64_t reads_queued() const { return reading_.queued(); }
     std::uint64_t reads_in_flight() const { return reading_.in_flight(); }
 
@@ -122,6 +130,7 @@ class Mover {
     void begin_reads();
     void read_directly(const ObjectKey& key, Wait& wait);
     void read_next_directly();
+    void leave_turn(const ObjectKey& key, FetchFor why);
     bool pass_on(const ObjectKey& key, Wait& wait, int error);
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
     void publish(const ObjectKey& key, const ObjectPtr& object);
@@ -137,9 +146,9 @@ class Mover {
     Waiting waiting_;
     Reading reading_;
     Spreading spreading_;
-    std::set<std::pair<FetchFor, ObjectKey>> in_turn_;  // for a direct read
-    bool has_membership_changed_ = false;               // since the last tick
-    std::optional<ObjectKey> next_to_review_;           // the first object whose way may have changed
+    std::map<std::string, std::set<std::pair<FetchFor, ObjectKey>>> in_turn_;  // for a direct read
+    bool has_membership_changed_ = false;                                      // since the last tick
+    std::optional<ObjectKey> next_to_review_;  // the first object whose way may have changed
     std::optional<TimePoint> back_in_office_;
     TimePoint moved_{};  // when an object that somebody waited for came last
     MoverCounters counters_;

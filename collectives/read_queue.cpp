@@ -44,7 +44,7 @@ bool ReadQueue::may_begin(ReadFor whom, std::uint64_t backlog_bytes) const {
         return false;
     }
     if (whom == ReadFor::this_node) {
-        return true;
+        return of(whom).in_flight < options_.this_node_max;
     }
     const std::uint64_t ahead = of(ReadFor::the_job_ahead).in_flight;
     const std::uint64_t bytes = (of(ReadFor::the_job).in_flight + ahead) * extent_bytes;
@@ -62,8 +62,12 @@ std::optional<ReadQueue::ReadFor> ReadQueue::next(std::uint64_t backlog_bytes) c
     return found != order.end() ? std::optional(*found) : std::nullopt;
 }
 
-void ReadQueue::begin_reads(std::uint64_t backlog_bytes, const Begin& begin) {
-    while (const auto whom = next(backlog_bytes)) {
+void ReadQueue::begin_reads(std::uint64_t backlog_bytes, std::uint64_t reads_max, const Begin& begin) {
+    for (std::uint64_t begun = 0; begun < reads_max; ++begun) {
+        const auto whom = next(backlog_bytes);
+        if (!whom) {
+            return;
+        }
         Reads& reads = of(*whom);
         const ObjectKey key = std::move(reads.waiting.begin()->second);
         reads.waiting.erase(reads.waiting.begin());
@@ -76,11 +80,6 @@ void ReadQueue::begin_reads(std::uint64_t backlog_bytes, const Begin& begin) {
 
 std::uint64_t ReadQueue::in_flight() const {
     return reads_[0].in_flight + reads_[1].in_flight + reads_[2].in_flight;
-}
-
-const ObjectKey* ReadQueue::first_without_thread() const {
-    const auto& waiting = of(ReadFor::the_job).waiting;
-    return !waiting.empty() && in_flight() >= options_.reads_max ? &waiting.begin()->second : nullptr;
 }
 
 }  // namespace copper

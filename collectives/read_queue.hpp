@@ -1,6 +1,6 @@
-// The reads that a node has queued, and which of them begin now. Those for this node alone (files outside the
-// trees, unshared files, direct reads) and those that the job waits for take turns; those that the job will
-// use come after them.
+// The reads of one filesystem that a node has queued, and which of them begin now. Those for this node alone
+// (files outside the trees, unshared files, direct reads) and those that the job waits for take turns; those
+// that the job will use come after them.
 //
 // Sans-I/O, part of Reading.
 #pragma once
@@ -20,8 +20,11 @@ class ReadQueue {
     enum class ReadFor : std::uint8_t { this_node, the_job, the_job_ahead };
 
     struct Options {
-        std::uint64_t reads_max = 32;  // at a time: one for each reader thread
-        std::uint64_t ahead_max = 24;  // at a time: programs that wait have the rest of the reader threads
+        std::uint64_t reads_max = 32;  // at a time
+        // Of these, for this node, and ahead: programs that wait have the rest. So if the filesystem hangs,
+        // one of those that the job waits for finds out.
+        std::uint64_t this_node_max = 24;
+        std::uint64_t ahead_max = 24;
         // A read for others waits while this many bytes are being read for them or are on the way to them.
         std::uint64_t bytes_for_others_max = 32U << 20;
     };
@@ -39,15 +42,12 @@ class ReadQueue {
     std::uint64_t size() const { return places_.size(); }
 
     // Begins all reads that may begin. The others wait until a read has ended, or until the backlog is
-    // smaller: call it again then. `backlog_bytes`: on their way to other nodes.
+    // smaller: call it again then. `backlog_bytes`: on their way to other nodes. At most `reads_max` begin.
     using Begin = std::function<void(const ObjectKey& key, ReadFor whom)>;
-    void begin_reads(std::uint64_t backlog_bytes, const Begin& begin);
+    void begin_reads(std::uint64_t backlog_bytes, std::uint64_t reads_max, const Begin& begin);
     void ended(ReadFor whom) { --of(whom).in_flight; }
     std::uint64_t in_flight() const;
-
-    // What the job waits for longest, if it waits for a reader thread, and not for links. Valid until the
-    // queue changes.
-    const ObjectKey* first_without_thread() const;
+    bool empty() const { return size() == 0 && in_flight() == 0; }
 
   private:
     struct Reads {

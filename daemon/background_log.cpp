@@ -18,7 +18,7 @@ class BackgroundLog::Sink : public spdlog::sinks::sink {
     using Line = spdlog::details::log_msg_buffer;  // owns its text
 
     Sink(std::vector<spdlog::sink_ptr> written, std::size_t lines_waiting_max)
-        : written_(std::move(written)), writer_({.threads = 1, .queued_max = lines_waiting_max}) {}
+        : written_(std::move(written)), writer_({.threads_max = 1, .queued_max = lines_waiting_max}) {}
 
     void log(const spdlog::details::log_msg& line) override {
         if (!writer_.submit([this, kept = Line(line)] { write(kept); })) {

@@ -582,9 +582,18 @@ std::string Node::why() {
     if (succession_) {
         return "reads alone: " + succession_->why;
     }
-    return start_error_.empty() && loop_.is_degraded()
-               ? "objects came too late, so it has read the filesystem itself within the last minute"
-               : start_error_;
+    if (start_error_.empty() && loop_.is_degraded()) {
+        return "objects came too late, so it has read the filesystem itself within the last minute";
+    }
+    return start_error_;
+}
+
+json Node::silent() const {
+    json found = json::object();
+    for (const auto& [filesystem, time] : loop_.silent_filesystems()) {
+        found[filesystem] = {{"seconds", static_cast<std::uint64_t>(time.count())}, {"nodes", 1U}};
+    }
+    return found;
 }
 
 json Node::answer_status() {
@@ -602,6 +611,8 @@ json Node::answer_status() {
             {"trees", trees_.roots()},
             {"error", start_error_},
             {"why", why()},
+            {"silent", silent()},
+            {"waiting", cache_.statistics().waiting},
             {"departed", departed()}};
 }
 
@@ -647,6 +658,8 @@ json Node::answer_sum(const std::string& paths_max) {
     node["why"] = why();
     node["trees"] = trees_.roots();
     node["departed"] = departed();
+    node["silent"] = silent();
+    node["waiting"] = cache_.statistics().waiting;
     node["ready_ms"] = static_cast<std::uint64_t>(to_ms);
     node["timeline"] = to_json(timeline_);
     if (const auto wanted = number_of(paths_max); wanted > 0) {

@@ -96,6 +96,7 @@ class Node {
     nlohmann::json answer_departed(const std::string& rank_and_why);
     nlohmann::json answer_leave(const std::string& how);
     const char* state();
+    nlohmann::json silent() const;
     std::string why();  // the node does not serve as it should; empty: it does
 
     void handle_request(const ControlRequest& request, const ControlServer::Reply& reply);

@@ -89,7 +89,7 @@ class ProfileKeeper {
 
     std::atomic<std::size_t> waiting_bytes_ = 0;  // of answers, for thread_ to join
     std::atomic<int> to_do_ = 0;                  // of thread_
-    ThreadPool thread_{{.threads = 1}};           // last: it uses the other members
+    ThreadPool thread_{{.threads_max = 1}};       // last: it uses the other members
 };
 
 }  // namespace copper

@@ -43,7 +43,7 @@ const char* description_of(NodeState state) {
 }
 
 Mover::Options with_threads(Mover::Options options, std::size_t threads) {
-    options.reading.queue.reads_max = threads;
+    options.reading.reads_max = threads;
     return options;
 }
 
@@ -66,7 +66,7 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
                                 .self = around_.fabric.self(),
                                 .arity = options_.arity,
                                 .readers = options_.readers},
-                 .mover = with_threads(options_.mover, options_.pool.threads),
+                 .mover = with_threads(options_.mover, options_.pool.threads_max),
                  .failure_detector = options_.failure_detector},
                 around_.trees, *this),
       pacer_(options_.pacer),
@@ -148,7 +148,10 @@ bool ProgressLoop::take_events() {
 
 void ProgressLoop::handle(Event& event, TimePoint time) {
     std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, want.why, time); },
-                          [&](ReadDone& done) { protocol_.read_done(done.key, done.object, time); },
+                          [&](ReadDone& done) {
+                              reads_.erase(done.key);
+                              protocol_.read_done(done.key, done.object, time);
+                          },
                           [](Task& task) { task(); }},
                event);
 }
@@ -279,17 +282,27 @@ std::uint64_t ProgressLoop::backlog_bytes() {
 
 // The pool has a thread for each read, so none waits there.
 void ProgressLoop::read(const ObjectKey& key) {
-    const bool begins = pool_.submit([this, key, link = around_.fabric.link()] {
-        push(ReadDone{key, read_and_code(key, link)}, SIZE_MAX);
+    const auto progress = std::make_shared<ReadProgress>();
+    reads_[key] = progress;
+    const bool begins = pool_.submit([this, key, progress, link = around_.fabric.link()] {
+        push(ReadDone{key, read_and_code(key, link, *progress)}, SIZE_MAX);
     });
     if (!begins) {
         push(ReadDone{key, make_error(EAGAIN)}, SIZE_MAX);
     }
 }
 
+TimePoint ProgressLoop::latest_call(const ObjectKey& key) {
+    return reads_.at(key)->latest_call();
+}
+
+std::string ProgressLoop::filesystem_of(const std::string& path) {
+    return around_.backing.filesystem_of(path);
+}
+
 // Runs in a thread of the pool. Objects that are never sent stay plain.
-ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link) {
-    ObjectPtr object = around_.backing.read(key);
+ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link, ReadProgress& progress) {
+    ObjectPtr object = around_.backing.read(key, progress);
     if (object->extent() == nullptr && object->bytes() > object_bytes_max) {
         if (!warned_of_large_object_.exchange(true)) {
             spdlog::warn(
@@ -337,6 +350,15 @@ void ProgressLoop::call(std::string verb, std::string argument, std::chrono::mil
                         std::function<void(Parts)> done, Call::Silence silence) {
     callers_[protocol_.call(std::move(verb), std::move(argument), patience, silence, now())] =
         std::move(done);
+}
+
+std::map<std::string, std::chrono::seconds> ProgressLoop::silent_filesystems() const {
+    const TimePoint time = now();
+    std::map<std::string, std::chrono::seconds> found;
+    for (const auto& [filesystem, since] : protocol_.mover().silent(time)) {
+        found.emplace(filesystem, std::chrono::duration_cast<std::chrono::seconds>(time - since));
+    }
+    return found;
 }
 
 void ProgressLoop::at(TimePoint due, Task task) {

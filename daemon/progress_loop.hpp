@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -43,7 +44,7 @@ class ProgressLoop final : private Protocol::Effects {
         FailureDetector::Options failure_detector;
         // They wait for the filesystem most of the time, so there are many more than cores. The threads that
         // answer programs and nodes go first: each of their turns is short, and somebody waits for it.
-        ThreadPool::Options pool{.threads = 32, .nice = 10};
+        ThreadPool::Options pool{.threads_max = 512, .nice = 10};
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;
@@ -95,6 +96,8 @@ class ProgressLoop final : private Protocol::Effects {
     std::uint64_t frames_refused() const { return frames_refused_; }
     // How long the turns took that had work to do. During a turn, the node answers nobody.
     const LatencyHistogram& turns() const { return turns_; }
+    // As Mover::silent(), for how long.
+    std::map<std::string, std::chrono::seconds> silent_filesystems() const;
     std::uint64_t reads_in_flight() const { return protocol_.mover().reads_in_flight(); }
 
   private:
@@ -112,6 +115,8 @@ class ProgressLoop final : private Protocol::Effects {
     ObjectPtr find(const ObjectKey& key) override;
     void deliver(const ObjectKey& key, const ObjectPtr& object) override;
     void read(const ObjectKey& key) override;
+    TimePoint latest_call(const ObjectKey& key) override;
+    std::string filesystem_of(const std::string& path) override;
     void send(std::span<const Rank> to, const Message& message) override;
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
@@ -128,7 +133,7 @@ class ProgressLoop final : private Protocol::Effects {
     void warn_of_strangers();
     void look_after_itself(TimePoint now);
     bool poll_fabric();
-    ObjectPtr read_and_code(const ObjectKey& key, const Link& link);
+    ObjectPtr read_and_code(const ObjectKey& key, const Link& link, ReadProgress& progress);
     bool run_due();
     std::optional<TimePoint> next_deadline() const;
     bool may_leave() const;
@@ -154,6 +159,7 @@ class ProgressLoop final : private Protocol::Effects {
     CoreGauge cores_;
     std::map<std::uint64_t, std::function<void(Parts)>> callers_;
     std::multimap<TimePoint, Task> tasks_;
+    std::map<ObjectKey, std::shared_ptr<ReadProgress>> reads_;  // that have begun
     std::uint64_t frames_refused_ = 0;
     LatencyHistogram turns_;
     bool warned_of_strangers_ = false;

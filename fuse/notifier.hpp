@@ -38,7 +38,7 @@ class Notifier {
     const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
     using Thread = std::unique_ptr<ThreadPool>;
     static Thread make_thread() {
-        return std::make_unique<ThreadPool>(ThreadPool::Options{.threads = 1, .queued_max = 1024});
+        return std::make_unique<ThreadPool>(ThreadPool::Options{.threads_max = 1, .queued_max = 1024});
     }
     static bool end(Thread& thread);
 

@@ -68,7 +68,7 @@ class Passthrough {
     const Kernel kernel_;
     Guarded<std::unordered_map<InodeId, Inode>> inodes_;
     std::atomic<bool> ends_ = false;  // the collector stops at once
-    ThreadPool collector_{{.threads = 1, .queued_max = files_max}};
+    ThreadPool collector_{{.threads_max = 1, .queued_max = files_max}};
 };
 
 }  // namespace copper

@@ -47,10 +47,10 @@ struct Status {
     bool is_automount_point = false;  // of a filesystem that will be mounted when it is used
 };
 
-SystemResult<Status> status_at(int directory, const std::string& name, BackingCounters& counters) {
+SystemResult<Status> status_at(int directory, const std::string& name, ReadCounters& counters) {
     const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0);
     struct statx status {};
-    ++counters.stats;
+    counters.count(&BackingCounters::stats);
     if (retry_eintr([&] { return ::statx(directory, name.c_str(), flags, STATX_BASIC_STATS, &status); }) !=
         0) {
         return tl::unexpected(errno);
@@ -79,9 +79,9 @@ bool is_local_file(int directory, const std::string& name) {
 
 }  // namespace
 
-SystemResult<std::string> readlink_at(int directory, const std::string& name, BackingCounters& counters) {
+SystemResult<std::string> readlink_at(int directory, const std::string& name, ReadCounters& counters) {
     std::array<char, path_bytes_max> buffer;
-    ++counters.readlinks;
+    counters.count(&BackingCounters::readlinks);
     const auto bytes =
         retry_eintr([&] { return ::readlinkat(directory, name.c_str(), buffer.data(), buffer.size()); });
     if (bytes < 0) {
@@ -90,12 +90,12 @@ SystemResult<std::string> readlink_at(int directory, const std::string& name, Ba
     return std::string(buffer.data(), static_cast<std::size_t>(bytes));
 }
 
-SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters) {
+SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters) {
     return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
 }
 
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
-                                    BackingCounters& counters) {
+                                    ReadCounters& counters) {
     const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
         return status_at(file, "", counters).map([&](const Status& status) {
             const auto wait = clocks.time_to_settle(status.filesystem, status.attributes.changed,
@@ -128,7 +128,7 @@ SystemResult<ParentDirectory> parent_directory(int fd) {
 
 SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::string name,
                                      FilesystemClocks& clocks, IfUnsettled if_unsettled,
-                                     BackingCounters& counters) {
+                                     ReadCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
         const auto status = status_at(directory.fd, name, counters);

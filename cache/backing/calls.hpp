@@ -16,10 +16,10 @@ namespace copper {
 inline constexpr int read_attempts_max = 3;
 
 // For `name` in an open directory, without following a link. If `name` is empty, for the open file itself.
-SystemResult<Attributes> stat_at(int directory, const std::string& name, BackingCounters& counters);
+SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters);
 
 // The target of a symbolic link. EINVAL: it is none.
-SystemResult<std::string> readlink_at(int directory, const std::string& name, BackingCounters& counters);
+SystemResult<std::string> readlink_at(int directory, const std::string& name, ReadCounters& counters);
 
 // How long one read may wait for files to settle. A reader thread must not wait for seconds. Longer than the
 // longest time_to_settle().
@@ -33,7 +33,7 @@ struct Observed {
     bool is_settled = false;
 };
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
-                                    BackingCounters& counters);
+                                    ReadCounters& counters);
 
 struct ParentDirectory {
     int fd = -1;
@@ -51,7 +51,7 @@ struct ObservedEntry {
 enum class IfUnsettled : std::uint8_t { take, wait };
 SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::string name,
                                      FilesystemClocks& clocks, IfUnsettled if_unsettled,
-                                     BackingCounters& counters);
+                                     ReadCounters& counters);
 
 // The entry of a Copper mount in a Listing. Made up, because a stat of the mount could be a request to this
 // daemon.

@@ -50,14 +50,25 @@ class Blocks {
 
 }  // namespace
 
-ThreadPool& ConcurrentCalls::pool() {
-    std::call_once(pool_made_, [this] {
-        pool_ = std::make_unique<ThreadPool>(ThreadPool::Options{.threads = threads_max});
-    });
-    return *pool_;
+bool ConcurrentCalls::take_thread(std::uint64_t filesystem) {
+    auto taken = taken_.lock();
+    std::size_t& of_this = (*taken)[filesystem];
+    if (of_this == threads_of_one_max) {
+        return false;
+    }
+    ++of_this;
+    return true;
 }
 
-void ConcurrentCalls::for_each(std::size_t count, const std::function<void(std::size_t)>& f) {
+void ConcurrentCalls::give_back_thread(std::uint64_t filesystem) {
+    auto taken = taken_.lock();
+    const auto of_this = taken->find(filesystem);
+    if (--of_this->second == 0) {
+        taken->erase(of_this);
+    }
+}
+
+void ConcurrentCalls::for_each(int directory, std::size_t count, const std::function<void(std::size_t)>& f) {
     const auto block_count = (count + calls_per_block - 1) / calls_per_block;
     const auto blocks = std::make_shared<Blocks>(block_count, [&](std::size_t block) {
         const auto end = std::min((block + 1) * calls_per_block, count);
@@ -71,8 +82,15 @@ void ConcurrentCalls::for_each(std::size_t count, const std::function<void(std::
     blocks->work_on_one();
     const auto block_time = std::chrono::steady_clock::now() - began;
     if (block_time * block_count > worth_waking_for) {
-        for (std::size_t helper = 1; helper < std::min(block_count, threads_max); ++helper) {
-            if (!pool().submit([blocks] { blocks->work(); })) {
+        const auto parent = parent_directory(directory);
+        const std::uint64_t filesystem = parent ? parent->filesystem : 0;
+        for (std::size_t helper = 1; helper < block_count && take_thread(filesystem); ++helper) {
+            const bool begins = pool_.submit([this, blocks, filesystem] {
+                blocks->work();
+                give_back_thread(filesystem);
+            });
+            if (!begins) {
+                give_back_thread(filesystem);
                 break;
             }
         }

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "cache/backing_store.hpp"
+
 namespace copper {
 
 // System calls on a filesystem, failed ones included. `listings` counts directories, not calls of getdents64.
@@ -22,5 +24,24 @@ inline std::uint64_t operations_of(const BackingCounters& counters) {
     return counters.listings + counters.stats + counters.file_opens + counters.reads + counters.readlinks +
            counters.xattrs;
 }
+
+// Counts the calls of one read, and notes when each begins. Its threads share it.
+class ReadCounters {
+  public:
+    ReadCounters(BackingCounters& counters, ReadProgress& progress)
+        : counters_(counters), progress_(progress) {}
+
+    // A call that begins.
+    void count(std::atomic<std::uint64_t> BackingCounters::*kind) {
+        ++(counters_.*kind);
+        progress_.note();
+    }
+    void add_bytes(std::uint64_t bytes) { counters_.bytes += bytes; }
+    ReadProgress& progress() const { return progress_; }
+
+  private:
+    BackingCounters& counters_;
+    ReadProgress& progress_;
+};
 
 }  // namespace copper

@@ -52,9 +52,9 @@ void apply_obstacles(Names& names, const std::vector<std::pair<std::string, Moun
 }
 
 // All names, sorted, without obstacles.
-SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened, BackingCounters& counters) {
+SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened, ReadCounters& counters) {
     Names names;
-    ++counters.listings;
+    counters.count(&BackingCounters::listings);
     ::rewinddir(directory);
     errno = 0;
     while (const dirent* entry =
@@ -62,6 +62,9 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
         if (is_valid_name(entry->d_name)) {
             if (names.size() == directory_entries_max) {
                 return tl::unexpected(E2BIG);
+            }
+            if (names.size() % piece_entries == 0) {
+                counters.progress().note();  // the first listing of a large directory takes many calls
             }
             names.add(entry->d_name, entry->d_ino, static_cast<std::uint32_t>(DTTOIF(entry->d_type)));
         }
@@ -76,7 +79,7 @@ SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
 }
 
 // Types that the directory itself does not tell, from the entries; names that are gone are taken out.
-void complete_types(Names& names, int directory, ConcurrentCalls& calls, BackingCounters& counters) {
+void complete_types(Names& names, int directory, ConcurrentCalls& calls, ReadCounters& counters) {
     std::vector<std::size_t> unknown;
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (!names.has_type(i)) {
@@ -84,7 +87,7 @@ void complete_types(Names& names, int directory, ConcurrentCalls& calls, Backing
         }
     }
     std::vector<SystemResult<Attributes>> found(unknown.size());
-    calls.for_each(unknown.size(), [&](std::size_t i) {
+    calls.for_each(directory, unknown.size(), [&](std::size_t i) {
         found[i] = stat_at(directory, std::string(names.text(unknown[i])), counters);
     });
     std::vector<std::size_t> gone;
@@ -110,12 +113,13 @@ ListedDirectoryPtr make_listed(const Names& names, Directory directory, std::opt
 }  // namespace
 
 // Of the entries that exist.
-Listing PosixBacking::make_listing(Entries entries) {
+Listing PosixBacking::make_listing(Entries entries, ReadProgress& progress) {
     std::vector<Listing::NewEntry> kept;
     kept.reserve(entries.size());
+    ReadCounters outside(outside_trees_, progress);
     for (auto& entry : entries) {
         if (entry) {
-            entry->leads_into_trees = opener_.leads_into(trees_, entry->target, outside_trees_);
+            entry->leads_into_trees = opener_.leads_into(trees_, entry->target, outside);
             kept.push_back(std::move(*entry));
         }
     }
@@ -132,7 +136,7 @@ struct PosixBacking::OpenDirectory {
     const std::string& path;
     const PathOpener::Opened& place;
     DIR* stream;
-    BackingCounters& counters;
+    ReadCounters& counters;
     std::chrono::nanoseconds operation_time;  // the shortest so far
     std::chrono::milliseconds patience = patience_max;
 };
@@ -180,15 +184,14 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     return ListedDirectories::Found{.object = made->object, .names = std::move(made)};
 }
 
-ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
+ListedDirectories::Found PosixBacking::list_directory(const std::string& path, ReadCounters& counters) {
     using Found = ListedDirectories::Found;
     const auto failed = [](int error) { return Found{.object = make_error(error), .names = nullptr}; };
-    auto& counters = counters_of(path);
     const TimeWaited to_open;
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
     const auto open_time = to_open.elapsed();
     if (!opened) {
-        ++counters.listings;
+        counters.count(&BackingCounters::listings);
         return failed(opened.error());
     }
     const auto stream = stream_of(std::move(opened->fd));
@@ -211,20 +214,20 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path) {
     return found ? std::move(*found) : failed(found.error());
 }
 
-ObjectPtr PosixBacking::read_directory(const std::string& path) {
-    return listed_.read(path, [&] { return list_directory(path); }).object;
+ObjectPtr PosixBacking::read_directory(const std::string& path, ReadCounters& counters) {
+    return listed_.read(path, [&] { return list_directory(path, counters); }).object;
 }
 
 // The names of the wanted version, or of the present one.
-ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key) {
+ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key, ReadCounters& counters) {
     if (auto kept = listed_.find(key.path, key.version); kept != nullptr) {
         return {.object = nullptr, .names = std::move(kept)};
     }
-    return listed_.read(key.path, [&] { return list_directory(key.path); });
+    return listed_.read(key.path, [&] { return list_directory(key.path, counters); });
 }
 
-ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
-    const auto [object, listed] = find_names(key);
+ObjectPtr PosixBacking::read_piece(const ObjectKey& key, ReadCounters& counters) {
+    const auto [object, listed] = find_names(key, counters);
     if (listed == nullptr || listed->directory().version != key.version) {
         return make_object(object->content, error_lifetime);  // the life of this answer, not of the directory
     }
@@ -235,8 +238,9 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key) {
 }
 
 // The names of a batch, or the object that says why there are none.
-tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key) {
-    auto [object, listed] = find_names(key);
+tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(const ObjectKey& key,
+                                                                            ReadCounters& counters) {
+    auto [object, listed] = find_names(key, counters);
     if (listed == nullptr) {
         return tl::unexpected(object);
     }
@@ -248,9 +252,8 @@ tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(cons
 }
 
 // A node that misses an entry in its batch asks for the entry alone: one that is gone, or has just changed.
-ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
-    auto& counters = counters_of(key.path);
-    const auto names = batch_names(key);
+ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters) {
+    const auto names = batch_names(key, counters);
     if (!names) {
         return names.error();
     }
@@ -268,7 +271,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
                            [&](const auto& mount) { return mount.first == name; });
     };
     Entries entries(names->names.size());
-    calls_->for_each(entries.size(), [&](std::size_t i) {
+    calls_->for_each(directory->fd, entries.size(), [&](std::size_t i) {
         const Listing::Entry& known = names->names[i];
         const std::string name(known.name);
         if (is_mount(name)) {
@@ -291,7 +294,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key) {
             entry = tl::unexpected(ENOENT);
         }
     }
-    Listing listing = make_listing(std::move(entries));
+    Listing listing = make_listing(std::move(entries), counters.progress());
     if (listing.size() == 0 && is_any_unsettled) {
         return make_error(EAGAIN);  // no names at all would look like trouble of this node
     }

@@ -16,11 +16,11 @@ namespace {
 
 // Up to `size` bytes from `offset`; fewer only at the end of the file.
 SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, ExtentMemory& memory,
-                              BackingCounters& counters) {
+                              ReadCounters& counters) {
     auto data = memory.allocate(size);
     std::size_t done = 0;
     while (done < size) {
-        ++counters.reads;
+        counters.count(&BackingCounters::reads);
         const auto got = retry_eintr(
             [&] { return ::pread(file, data.get() + done, size - done, static_cast<off_t>(offset + done)); });
         if (got < 0) {
@@ -30,7 +30,7 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
             break;
         }
         done += static_cast<std::size_t>(got);
-        counters.bytes += static_cast<std::uint64_t>(got);
+        counters.add_bytes(static_cast<std::uint64_t>(got));
     }
     const auto checksum = checksum_of({data.get(), done});
     return Blob{std::move(data), done, checksum};
@@ -39,7 +39,7 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
 // Nothing if the bytes are not proven to be of one Version.
 SystemResult<std::optional<Extent>> read_once(int file, const SystemResult<Observed>& seen,
                                               std::uint32_t index, ExtentMemory& memory,
-                                              BackingCounters& counters) {
+                                              ReadCounters& counters) {
     if (!seen) {
         return tl::unexpected(seen.error());
     }
@@ -75,10 +75,9 @@ std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attribute
 
 }  // namespace
 
-ObjectPtr PosixBacking::read_extent(const ObjectKey& key) {
-    auto& counters = counters_of(key.path);
+ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters) {
     const auto open = [&] {
-        ++counters.file_opens;
+        counters.count(&BackingCounters::file_opens);
         // O_NONBLOCK: opening a FIFO must not wait for its other end.
         return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters).map([](PathOpener::Opened opened) {
             return std::move(opened.fd);

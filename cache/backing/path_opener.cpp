@@ -30,7 +30,7 @@ UniqueFd open_without_links([[maybe_unused]] const char* path, [[maybe_unused]] 
 }
 
 // The target of `path` if it is a symbolic link; otherwise an empty text.
-SystemResult<std::string> link_target(const std::string& path, BackingCounters& counters) {
+SystemResult<std::string> link_target(const std::string& path, ReadCounters& counters) {
     auto target = readlink_at(AT_FDCWD, path, counters);
     return target || target.error() != EINVAL ? target : SystemResult<std::string>();
 }
@@ -39,7 +39,7 @@ SystemResult<std::string> link_target(const std::string& path, BackingCounters& 
 // where `is_enough` is true for the place reached and the rest of the path.
 template <typename IsEnough>
 SystemResult<std::string> resolve_links(const std::string& path, const MountMap& mounts,
-                                        BackingCounters& counters, IsEnough is_enough) {
+                                        ReadCounters& counters, IsEnough is_enough) {
     std::string resolved = "/";
     std::string rest = path;
     for (int links = 0; links <= links_max;) {
@@ -91,7 +91,7 @@ PathOpener::Method PathOpener::detect() {
 // If nothing was mounted on the way meanwhile, the opened file is the one that the mount table describes.
 // Opening may change the table: an automounter mounts an idle filesystem again.
 SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& path, int flags,
-                                                           BackingCounters& counters) {
+                                                           ReadCounters& counters) {
     constexpr int attempts_max = 3;
     for (int attempt = 1;; ++attempt) {
         auto mounts = mounts_.current();
@@ -110,7 +110,7 @@ SystemResult<PathOpener::Opened> PathOpener::open_resolved(const std::string& pa
 
 SystemResult<PathOpener::Opened> PathOpener::open_once(const std::string& path, int flags,
                                                        std::shared_ptr<const MountMap> mounts,
-                                                       BackingCounters& counters) {
+                                                       ReadCounters& counters) {
     if (const auto obstacle = mounts->obstacle(path)) {
         return tl::unexpected(error_of(obstacle->kind));
     }
@@ -141,7 +141,7 @@ SystemResult<PathOpener::Opened> PathOpener::open_once(const std::string& path, 
     return Opened{std::move(fd), std::move(*resolved), std::move(mounts)};
 }
 
-bool PathOpener::leads_into(const Trees& trees, const std::string& target, BackingCounters& counters) {
+bool PathOpener::leads_into(const Trees& trees, const std::string& target, ReadCounters& counters) {
     if (!target.starts_with('/')) {
         return false;
     }
@@ -156,11 +156,11 @@ bool PathOpener::leads_into(const Trees& trees, const std::string& target, Backi
 }
 
 SystemResult<PathOpener::Opened> PathOpener::open(const std::string& path, int flags,
-                                                  BackingCounters& counters) {
+                                                  ReadCounters& counters) {
     return open_resolved(path, flags | O_CLOEXEC | O_NOFOLLOW, counters);
 }
 
-SystemResult<PathOpener::Opened> PathOpener::open_parent(const std::string& path, BackingCounters& counters) {
+SystemResult<PathOpener::Opened> PathOpener::open_parent(const std::string& path, ReadCounters& counters) {
     return open_resolved(std::string(parent_path(path)), O_PATH | O_DIRECTORY | O_CLOEXEC, counters);
 }
 

@@ -44,19 +44,19 @@ class PathOpener {
     // `flags` as for open(2), plus O_CLOEXEC. Does not follow the last component. Counts only the calls of
     // path resolution. Fails with ELOOP in a Copper mount, with ENOENT in a kernel filesystem, and with
     // ESTALE if a mount that held `path` is gone.
-    SystemResult<Opened> open(const std::string& path, int flags, BackingCounters& counters);
+    SystemResult<Opened> open(const std::string& path, int flags, ReadCounters& counters);
 
     // The parent directory of `path` (of the root: the root), opened with O_PATH.
-    SystemResult<Opened> open_parent(const std::string& path, BackingCounters& counters);
+    SystemResult<Opened> open_parent(const std::string& path, ReadCounters& counters);
 
     // Whether a symbolic link's target is absolute and within `trees`. Follows links outside the trees.
     // Within the trees, follows links only as needed for a "..": programs meet the other links in the mirror.
-    bool leads_into(const Trees& trees, const std::string& target, BackingCounters& counters);
+    bool leads_into(const Trees& trees, const std::string& target, ReadCounters& counters);
 
   private:
-    SystemResult<Opened> open_resolved(const std::string& path, int flags, BackingCounters& counters);
+    SystemResult<Opened> open_resolved(const std::string& path, int flags, ReadCounters& counters);
     SystemResult<Opened> open_once(const std::string& path, int flags, std::shared_ptr<const MountMap> mounts,
-                                   BackingCounters& counters);
+                                   ReadCounters& counters);
 
     MountTable& mounts_;
     const Method method_;

@@ -25,43 +25,43 @@ PosixBacking::PosixBacking(Trees trees, PathOpener::Method method, std::shared_p
 
 PosixBacking::~PosixBacking() = default;
 
-BackingCounters& PosixBacking::counters_of(std::string_view path) {
-    return trees_.contains(path) ? within_trees_ : outside_trees_;
+std::string PosixBacking::filesystem_of(const std::string& path) {
+    return mounts_.current()->filesystem_of(path);
 }
 
-ObjectPtr PosixBacking::read(const ObjectKey& key) {
+ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
+    ReadCounters counters(trees_.contains(key.path) ? within_trees_ : outside_trees_, progress);
     switch (key.kind) {
         case ObjectKind::directory:
-            return read_directory(key.path);
+            return read_directory(key.path, counters);
         case ObjectKind::names:
-            return read_piece(key);
+            return read_piece(key, counters);
         case ObjectKind::batch:
-            return read_batch(key);
+            return read_batch(key, counters);
         case ObjectKind::entry:
-            return read_entry(key.path);
+            return read_entry(key.path, counters);
         case ObjectKind::extent:
         case ObjectKind::own_extent:
-            return read_extent(key);
+            return read_extent(key, counters);
         case ObjectKind::xattrs:
         case ObjectKind::acl:
-            return read_xattrs(key);
+            return read_xattrs(key, counters);
         case ObjectKind::xattr_batch:
         case ObjectKind::acl_batch:
-            return read_xattr_batch(key);
+            return read_xattr_batch(key, counters);
     }
     return make_error(EINVAL);
 }
 
-ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry,
+ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry, ReadProgress& progress,
                                    std::optional<std::chrono::milliseconds> lifetime) {
     std::vector<SystemResult<Listing::NewEntry>> entries;
     entries.emplace_back(std::move(entry));
-    return make_object(make_listing(std::move(entries)), lifetime);
+    return make_object(make_listing(std::move(entries), progress), lifetime);
 }
 
 // Report "no such name" only if the directory exists. A missing directory may be this node's trouble.
-ObjectPtr PosixBacking::read_entry(const std::string& path) {
-    auto& counters = counters_of(path);
+ObjectPtr PosixBacking::read_entry(const std::string& path, ReadCounters& counters) {
     const auto parent = opener_.open_parent(path, counters);
     if (!parent) {
         return make_error(parent.error());
@@ -69,8 +69,9 @@ ObjectPtr PosixBacking::read_entry(const std::string& path) {
     const auto name = std::string(base_name(path));
     if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
         obstacle && !name.empty()) {
-        return obstacle->kind == MountMap::Walk::copper_mount ? make_entry(copper_mount_entry(name, 1))
-                                                              : make_absent();
+        return obstacle->kind == MountMap::Walk::copper_mount
+                   ? make_entry(copper_mount_entry(name, 1), counters.progress())
+                   : make_absent();
     }
     const auto directory = parent_directory(parent->fd.get());
     auto entry = directory ? entry_at(*directory, name, clocks_, IfUnsettled::wait, counters)
@@ -80,7 +81,7 @@ ObjectPtr PosixBacking::read_entry(const std::string& path) {
     }
     const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
     const auto lifetime = entry->is_settled ? std::nullopt : std::optional(doubtful_lifetime);
-    return is_lost ? make_error(ESTALE) : make_entry(std::move(entry->entry), lifetime);
+    return is_lost ? make_error(ESTALE) : make_entry(std::move(entry->entry), counters.progress(), lifetime);
 }
 
 }  // namespace copper

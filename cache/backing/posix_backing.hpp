@@ -36,33 +36,34 @@ class PosixBacking final : public BackingStore {
                           PathOpener::Links links = PathOpener::Links::follow);
     ~PosixBacking() override;
 
-    ObjectPtr read(const ObjectKey& key) override;
+    using BackingStore::read;
+    ObjectPtr read(const ObjectKey& key, ReadProgress& progress) override;
+    std::string filesystem_of(const std::string& path) override;
 
     const BackingCounters& within_trees() const { return within_trees_; }
     const BackingCounters& outside_trees() const { return outside_trees_; }
 
   private:
-    BackingCounters& counters_of(std::string_view path);
-    ObjectPtr make_entry(Listing::NewEntry entry,
+    ObjectPtr make_entry(Listing::NewEntry entry, ReadProgress& progress,
                          std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
-    Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries);
+    Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries, ReadProgress& progress);
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
     struct OpenDirectory;
     SystemResult<ListedDirectories::Found> list_once(OpenDirectory& directory);
-    ListedDirectories::Found list_directory(const std::string& path);
-    ListedDirectories::Found find_names(const ObjectKey& key);
-    ObjectPtr read_directory(const std::string& path);
-    ObjectPtr read_piece(const ObjectKey& key);
+    ListedDirectories::Found list_directory(const std::string& path, ReadCounters& counters);
+    ListedDirectories::Found find_names(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_directory(const std::string& path, ReadCounters& counters);
+    ObjectPtr read_piece(const ObjectKey& key, ReadCounters& counters);
     struct BatchNames {
         ListedDirectoryPtr directory;
         std::vector<Listing::Entry> names;  // views into `directory`
     };
-    tl::expected<BatchNames, ObjectPtr> batch_names(const ObjectKey& key);
-    ObjectPtr read_batch(const ObjectKey& key);
-    ObjectPtr read_entry(const std::string& path);
-    ObjectPtr read_extent(const ObjectKey& key);
-    ObjectPtr read_xattrs(const ObjectKey& key);
-    ObjectPtr read_xattr_batch(const ObjectKey& key);
+    tl::expected<BatchNames, ObjectPtr> batch_names(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_batch(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_entry(const std::string& path, ReadCounters& counters);
+    ObjectPtr read_extent(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_xattrs(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_xattr_batch(const ObjectKey& key, ReadCounters& counters);
 
     const Trees trees_;
     const std::shared_ptr<ExtentMemory> memory_;

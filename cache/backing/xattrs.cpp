@@ -42,9 +42,9 @@ bool is_acl(const char* attribute) {
 
 // The bytes that `call` writes into a buffer.
 template <typename Call>
-SystemResult<std::string> text_by(Call call, BackingCounters& counters) {
+SystemResult<std::string> text_by(Call call, ReadCounters& counters) {
     std::array<char, call_bytes_usual> usual;
-    ++counters.xattrs;
+    counters.count(&BackingCounters::xattrs);
     auto bytes = retry_eintr([&] { return call(usual.data(), usual.size()); });
     if (bytes >= 0) {
         return std::string(usual.data(), static_cast<std::size_t>(bytes));
@@ -53,7 +53,7 @@ SystemResult<std::string> text_by(Call call, BackingCounters& counters) {
         return tl::unexpected(errno);
     }
     std::string large(call_bytes_max, '\0');
-    ++counters.xattrs;
+    counters.count(&BackingCounters::xattrs);
     bytes = retry_eintr([&] { return call(large.data(), large.size()); });
     if (bytes < 0) {
         return tl::unexpected(errno);
@@ -76,8 +76,7 @@ std::string path_below(int directory, const std::string& name) {
     return "/proc/self/fd/" + std::to_string(directory) + '/' + name;
 }
 
-SystemResult<std::string> value_of(const std::string& path, const char* attribute,
-                                   BackingCounters& counters) {
+SystemResult<std::string> value_of(const std::string& path, const char* attribute, ReadCounters& counters) {
     return text_by(
         [&](char* to, std::size_t bytes) { return ::lgetxattr(path.c_str(), attribute, to, bytes); },
         counters);
@@ -85,7 +84,7 @@ SystemResult<std::string> value_of(const std::string& path, const char* attribut
 
 // All listed attributes of `name` in an open directory, without following a link. Access control lists
 // without their values: those are objects of their own.
-SystemResult<Xattrs> listed_xattrs(int directory, const std::string& name, BackingCounters& counters) {
+SystemResult<Xattrs> listed_xattrs(int directory, const std::string& name, ReadCounters& counters) {
     const std::string path = path_below(directory, name);
     const auto names =
         text_by([&](char* to, std::size_t bytes) { return ::llistxattr(path.c_str(), to, bytes); }, counters);
@@ -107,7 +106,7 @@ SystemResult<Xattrs> listed_xattrs(int directory, const std::string& name, Backi
 }
 
 // Whatever the list says. Any error but ENODATA stays one: a list that cannot be read is there all the same.
-SystemResult<Xattrs> acl_of(int directory, const std::string& name, AclType type, BackingCounters& counters) {
+SystemResult<Xattrs> acl_of(int directory, const std::string& name, AclType type, ReadCounters& counters) {
     const char* attribute = acl_names[static_cast<std::size_t>(type)];
     auto value = value_of(path_below(directory, name), attribute, counters);
     if (value) {
@@ -124,9 +123,8 @@ ObjectPtr make_xattr_error(int error) {
 
 }  // namespace
 
-ObjectPtr PosixBacking::read_xattrs(const ObjectKey& key) {
+ObjectPtr PosixBacking::read_xattrs(const ObjectKey& key, ReadCounters& counters) {
     const std::string& path = key.path;
-    auto& counters = counters_of(path);
     const auto parent = opener_.open_parent(path, counters);
     if (!parent) {
         return make_error(parent.error());
@@ -145,12 +143,11 @@ ObjectPtr PosixBacking::read_xattrs(const ObjectKey& key) {
     return xattrs ? make_object(std::move(*xattrs)) : make_xattr_error(xattrs.error());
 }
 
-ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
-    const auto known = batch_names(key);
+ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key, ReadCounters& counters) {
+    const auto known = batch_names(key, counters);
     if (!known) {
         return known.error();
     }
-    auto& counters = counters_of(key.path);
     const auto opened = opener_.open(key.path, O_PATH | O_DIRECTORY, counters);
     if (!opened) {
         return make_error(opened.error());
@@ -161,7 +158,7 @@ ObjectPtr PosixBacking::read_xattr_batch(const ObjectKey& key) {
     std::atomic<int> trouble = 0;
     std::atomic<std::size_t> asked = 0, failed = 0, unsupported = 0;
     const bool is_of_acls = key.kind == ObjectKind::acl_batch;
-    calls_->for_each(names.size(), [&](std::size_t i) {
+    calls_->for_each(opened->fd.get(), names.size(), [&](std::size_t i) {
         const std::string name(names[i].name);
         const std::string place = join_path(opened->path, name);
         if (mounts->obstacle(place) || mounts->is_lost(place)) {

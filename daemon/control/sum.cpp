@@ -131,6 +131,24 @@ json departed_of(const std::vector<json>& answers) {
     return departed;
 }
 
+json silent_of(const std::vector<json>& answers) {
+    json silent = json::object();
+    for (const auto& answer : answers) {
+        const auto told = answer.find("silent");
+        if (told == answer.end() || !told->is_object()) {
+            continue;
+        }
+        for (const auto& [filesystem, found] : told->items()) {
+            if (found.is_object() && (silent.size() < silent_told_max || silent.contains(filesystem))) {
+                json& sum = silent[filesystem];
+                sum = {{"seconds", std::max(count_of(sum, "seconds"), count_of(found, "seconds"))},
+                       {"nodes", count_of(sum, "nodes") + count_of(found, "nodes")}};
+            }
+        }
+    }
+    return silent;
+}
+
 Timeline timeline_of(const std::vector<json>& answers) {
     Timeline sum;
     for (const auto& answer : answers) {
@@ -165,9 +183,11 @@ json sum_of(const std::vector<json>& answers, std::size_t paths_max) {
     json sum = add_up(answers);
     std::uint64_t nodes = 0;
     std::uint64_t serving = 0;
+    std::uint64_t waiting = 0;
     double uptime = 0;
     for (const auto& answer : answers) {
         nodes += is_sum(answer) ? count_of(answer, "nodes") : 1;
+        waiting += count_of(answer, "waiting");
         serving += is_sum(answer) ? count_of(answer, "serving") : (serves(answer) ? 1U : 0U);
         if (const auto seconds = answer.find("uptime_seconds");
             seconds != answer.end() && seconds->is_number()) {
@@ -182,6 +202,8 @@ json sum_of(const std::vector<json>& answers, std::size_t paths_max) {
     sum["nodes"] = nodes;
     sum["serving"] = serving;
     sum["uptime_seconds"] = uptime;
+    sum["waiting"] = waiting;
+    sum["silent"] = silent_of(answers);
     sum["departed"] = departed_of(answers);
     sum["timeline"] = to_json(timeline_of(answers));
     sum["conspicuous"] = conspicuous(answers);

@@ -3,6 +3,7 @@
 import mmap
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -37,6 +38,65 @@ with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT
     signal.setitimer(signal.ITIMER_REAL, 0)
 sys.stdout.buffer.write(content)
 """
+
+
+# Many programs, each of which waits for another directory. Prints what the first of them gets, when all have it.
+WAITERS = """
+import os, sys, threading
+def wait(number):
+    seen[number] = os.listdir(f"{sys.argv[1]}/{number}")
+seen = {}
+threads = [threading.Thread(target=wait, args=(number,)) for number in range(int(sys.argv[2]), int(sys.argv[3]))]
+for thread in threads:
+    thread.start()
+print("begins", flush=True)
+for thread in threads:
+    thread.join()
+print(len(seen), set(map(tuple, seen.values())), flush=True)
+"""
+
+
+class TwoFilesystems(SlowTestCase):
+    PROGRAMS = 50  # a node
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.make_directory()
+        for number in range(2 * self.PROGRAMS):
+            os.mkdir(f"{self.source}/{number}")
+            pathlib.Path(self.source, str(number), "file").write_text(str(number), encoding="ascii")
+        hung, healthy = self.serve(), self.serve()
+        trees = [hung.mount(), healthy.mount()]
+        self.client = hung.clients[0].pid
+        self.tree = trees[0]
+        self.job = self.launch(nodes=2, trees=trees)
+        self.hung, self.healthy = ([self.job.mirrored(node, tree) for node in range(2)] for tree in trees)
+
+    def test_one_that_hangs_is_not_the_others_wait(self):
+        for mirror in self.hung:
+            subprocess.run(["ls", "-l", mirror], stdout=subprocess.DEVNULL, check=True)
+        os.kill(self.client, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.client, signal.SIGCONT)
+        waiting = []
+        for node, mirror in enumerate(self.hung):
+            process = subprocess.Popen([sys.executable, "-c", WAITERS, mirror, str(node * self.PROGRAMS), str((node + 1) * self.PROGRAMS)],
+                                       stdout=subprocess.PIPE, text=True)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            self.addCleanup(process.stdout.close)
+            self.assertEqual("begins\n", process.stdout.readline())
+            waiting.append(process)
+        for mirror in self.healthy:
+            for number in range(2 * self.PROGRAMS):
+                done = subprocess.run(["cat", f"{mirror}/{number}/file"], capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
+                self.assertEqual(str(number), done.stdout)
+        told = rf"  {self.tree} has not answered [12] nodes? for \d+ s\n  {2 * self.PROGRAMS} requests of programs wait\n"
+        wait_until(lambda: re.search(told, self.job.command("status", "--mount", self.job.mount).stdout), SECONDS_MAX, told)
+        for process in waiting:
+            self.assertIsNone(process.poll(), "it waits")
+        os.kill(self.client, signal.SIGCONT)
+        for process in waiting:
+            self.assertEqual((f"{self.PROGRAMS} {{('file',)}}\n", None), process.communicate(timeout=SECONDS_MAX))
 
 
 class HungFilesystem(SlowTestCase):

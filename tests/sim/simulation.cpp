@@ -125,17 +125,15 @@ class Simulation::Node final : public Protocol::Effects {
     void read(const ObjectKey& key) override {
         ++simulation_.report_.reads[key];
         const Scenario& scenario = simulation_.scenario_;
-        const Rank self = self_;
         if (simulation_.readers_lost_ < scenario.readers_lost) {
             ++simulation_.readers_lost_;
             simulation_.after(simulation_.random_delay(scenario.read_delay_max), [this] { crash(); });
         }
-        simulation_.at(simulation_.end_of_read(self), [this, key] {
-            if (alive_) {
-                protocol_.read_done(key, read_store(key), now());
-                tick_when_due();
-            }
-        });
+        call(key, simulation_.calls_of(key));
+    }
+    TimePoint latest_call(const ObjectKey& key) override { return latest_calls_.at(key); }
+    std::string filesystem_of(const std::string& path) override {
+        return simulation_.is_hung(path) ? "/pfs/hung" : "/pfs";
     }
     std::string answer(const std::string&, const std::string&) override {
         return std::to_string(self_.value);
@@ -153,6 +151,23 @@ class Simulation::Node final : public Protocol::Effects {
 
   private:
     TimePoint now() const { return simulation_.now() + ahead_; }
+
+    // One of the calls of a read, and then the others.
+    void call(const ObjectKey& key, std::uint32_t left) {
+        latest_calls_[key] = now();
+        simulation_.at(simulation_.end_of_call(self_, key), [this, key, left] {
+            if (!alive_) {
+                return;
+            }
+            if (left > 1) {
+                call(key, left - 1);
+                return;
+            }
+            latest_calls_.erase(key);
+            protocol_.read_done(key, read_store(key), now());
+            tick_when_due();
+        });
+    }
 
     ObjectPtr coded(const ObjectPtr& object) {
         const Extent* extent = object->extent();
@@ -242,6 +257,10 @@ class Simulation::Node final : public Protocol::Effects {
         } else if (scenario.reads == Scenario::Reads::all_from_own_start) {
             const std::uint32_t begin = self_.value * (shape.files_per_directory / scenario.nodes);
             read_extent(numbered_file(left + begin), 0, done);
+        } else if (scenario.reads == Scenario::Reads::own_names_in_batches) {
+            const std::uint32_t number = self_.value * scenario.clients_per_node + client;
+            look_up(simulation_.store_.directory(number % shape.directories),
+                    SimulatedStore::file_name(number / shape.directories), done);
         } else if (scenario.reads == Scenario::Reads::own_names) {
             look_up_own_name(client * scenario.operations_per_client + left - 1, is_guessed, done);
         } else if (shape.huge_entries != 0 && random() % 3 == 0) {
@@ -282,9 +301,14 @@ class Simulation::Node final : public Protocol::Effects {
             .path = join_path(simulation_.store_.directory((all + number) % shape.directories),
                               SimulatedStore::file_name((all + number) / shape.directories))};
         const auto ask = [this, key, done] {
-            cache_.get(key, [this, key, done](const ObjectPtr& object) {
+            cache_.get(key, [this, key, done, asked = simulation_.now()](const ObjectPtr& object) {
                 if (alive_ && (object->listing() == nullptr || object->listing()->size() != 1)) {
                     wrong("lookup of " + key.path);
+                }
+                if (!simulation_.is_hung(key.path)) {
+                    auto& slowest = simulation_.report_.slowest_elsewhere;
+                    slowest = std::max(slowest,
+                                       std::chrono::duration_cast<microseconds>(simulation_.now() - asked));
                 }
                 done();
             });
@@ -407,6 +431,7 @@ class Simulation::Node final : public Protocol::Effects {
                                guesses_.looked_up(path, foresight);
                            }};
     Protocol protocol_;
+    std::map<ObjectKey, TimePoint> latest_calls_;  // of reads that have begun
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
     microseconds ahead_{0};  // of its clock
@@ -435,7 +460,21 @@ bool Simulation::chance(double probability) {
     return probability > 0 && std::uniform_real_distribution<>(0, 1)(random_) < probability;
 }
 
-TimePoint Simulation::end_of_read(Rank reader) {
+bool Simulation::is_hung(const std::string& path) const {
+    for (std::uint32_t i = 0; i < scenario_.hung_directories; ++i) {
+        if (is_within(path, store_.directory(i))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+std::uint32_t Simulation::calls_of(const ObjectKey& key) const {
+    const bool is_batch = key.kind == ObjectKind::batch && scenario_.reads_per_second != 0;
+    return is_batch ? std::min(scenario_.store.files_per_directory, std::uint32_t{batch_entries}) : 1;
+}
+
+TimePoint Simulation::end_of_call(Rank reader, const ObjectKey& key) {
     const bool is_slow = reader.value < scenario_.slow_disks;
     if (scenario_.reads_per_second != 0) {
         served_until_ = std::max(served_until_, now()) +
@@ -444,7 +483,8 @@ TimePoint Simulation::end_of_read(Rank reader) {
     const TimePoint end = std::max(now(), served_until_) + random_delay(scenario_.read_delay_max) +
                           (is_slow ? scenario_.slow_disk_delay : microseconds(0));
     const TimePoint stalled = TimePoint{} + scenario_.stall_begin;
-    return end < stalled ? end : std::max(end, stalled + scenario_.stall);
+    const bool is_stalled = end >= stalled && (scenario_.hung_directories == 0 || is_hung(key.path));
+    return is_stalled ? std::max(end, stalled + scenario_.stall) : end;
 }
 
 void Simulation::count(Rank from, Rank to, const Message& message) {

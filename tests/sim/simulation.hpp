@@ -40,8 +40,9 @@ struct Scenario {
         own_file,         // each node one file, extent after extent
         own_small_files,  // each node every n-th of all files, each in one operation, as below
         all_small_files,
-        all_from_own_start,  // the same, each node from another one on
-        own_names,           // each client looks up names that nobody else does, in all directories
+        all_from_own_start,    // the same, each node from another one on
+        own_names,             // each client looks up names that nobody else does, in all directories
+        own_names_in_batches,  // each client one name, as programs do: nodes then fetch many at a time
     };
     Reads reads = Reads::anything;
     enum class Extents { plain, coded };
@@ -70,10 +71,11 @@ struct Scenario {
     std::uint32_t pauses = 0;           // of a node, which then goes on
     microseconds pause_max{3000000};
     std::uint32_t file_changes = 0;
-    std::uint32_t huge_changes = 0;   // of the names of the huge directory
-    microseconds stall_begin{0};      // the backing filesystem answers nobody from then on
-    microseconds stall{0};            // for so long
-    std::uint32_t readers_lost = 0;   // of the trees, the first ones: each crashes in the middle of a read
+    std::uint32_t huge_changes = 0;      // of the names of the huge directory
+    microseconds stall_begin{0};         // the backing filesystem answers nobody from then on
+    microseconds stall{0};               // for so long
+    std::uint32_t hung_directories = 0;  // only these, the first ones: they are a filesystem of their own
+    std::uint32_t readers_lost = 0;      // of the trees, the first ones: each crashes in the middle of a read
     std::uint32_t broken_mounts = 0;  // nodes, the last ones, on which the backing filesystem is in trouble
     Trouble trouble = Trouble::unmounted;
     std::uint32_t slow_disks = 0;  // nodes, the first ones, whose reads take so much longer
@@ -92,7 +94,8 @@ struct Report {
     std::uint64_t unfinished = 0;    // clients that still waited when nothing more could happen
     std::vector<std::string> wrong;  // answers that do not agree with the backing filesystem, the first few
     microseconds slowest{0};
-    microseconds slowest_guessed{0};  // of those that were guessed before
+    microseconds slowest_guessed{0};    // of those that were guessed before
+    microseconds slowest_elsewhere{0};  // of those that are not on the filesystem that hangs
     std::uint64_t direct_reads = 0;
     std::uint64_t corrupt = 0;
     std::uint64_t retries = 0;
@@ -129,8 +132,11 @@ class Simulation {
     TimePoint now() const { return events_.now(); }
     microseconds random_delay(microseconds longest);
     bool chance(double probability);
-    // When a read that begins now ends.
-    TimePoint end_of_read(Rank reader);
+    bool is_hung(const std::string& path) const;
+    // When a call that begins now ends.
+    TimePoint end_of_call(Rank reader, const ObjectKey& key);
+    // How many a read makes, one after the other.
+    std::uint32_t calls_of(const ObjectKey& key) const;
     void count(Rank from, Rank to, const Message& message);
     void transmit(Rank from, Rank to, const Frame& frame);
     void crash(Rank rank, bool noticed);

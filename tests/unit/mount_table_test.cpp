@@ -65,6 +65,22 @@ TEST(MountTable, KnowsWhereAFilesystemBegins) {
     EXPECT_EQ(filesystem_root_of("/lustre", {}), "/");
 }
 
+TEST(MountTable, NamesTheFilesystemOfAPath) {
+    const MountMap map(
+        parse_mounts("1 0 8:1 / / rw - ext4 x rw\n"
+                     "2 1 0:5 / /lustre rw - lustre x rw\n"
+                     "3 1 0:5 /home /home rw - lustre x rw\n"
+                     "4 2 0:6 / /lustre/inner rw - nfs x rw\n"
+                     "5 4 0:7 / /lustre/inner rw - tmpfs x rw\n"));
+    EXPECT_EQ(map.filesystem_of("/usr/lib"), "/");
+    EXPECT_EQ(map.filesystem_of("/dev/shm"), "/");
+    EXPECT_EQ(map.filesystem_of("/lustre/a"), "/lustre");
+    EXPECT_EQ(map.filesystem_of("/lustre2"), "/");
+    EXPECT_EQ(map.filesystem_of("/home/user"), "/lustre") << "mounted in two places, it hangs in both";
+    EXPECT_EQ(map.filesystem_of("/lustre/inner/x"), "/lustre/inner");
+    EXPECT_EQ(MountMap({}).filesystem_of("/lustre"), "/");
+}
+
 TEST(MountTable, KnowsWhereNotToWalk) {
     const MountMap map(parse_mounts(table));
     const auto kind = [&](std::string_view path) {

@@ -58,6 +58,10 @@ class Recorder final : public Mover::Effects {
         log.push_back("read");
         reads.push_back(key);
     }
+    TimePoint latest_call(const ObjectKey&) override { return latest; }
+    std::string filesystem_of(const std::string& path) override {
+        return path.starts_with(hung) ? hung : "/";
+    }
     void send(std::span<const Rank> to, const Message& message) override {
         log.push_back("send");
         sent.push_back({{to.begin(), to.end()}, message});
@@ -82,6 +86,8 @@ class Recorder final : public Mover::Effects {
     }
 
     bool keeps = true;
+    TimePoint latest;
+    std::string hung = "/app/hung";  // another filesystem
     std::map<Rank, std::uint64_t> backlogs;
     std::map<ObjectKey, ObjectPtr> cache;
     std::vector<std::string> log;

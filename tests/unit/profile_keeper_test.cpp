@@ -28,7 +28,8 @@ constexpr std::size_t answer_bytes = 1U << 19;  // of one node, about
 
 class NoFiles final : public BackingStore {
   public:
-    ObjectPtr read(const ObjectKey&) override { return make_error(ENOENT); }
+    ObjectPtr read(const ObjectKey&, ReadProgress&) override { return make_error(ENOENT); }
+    std::string filesystem_of(const std::string&) override { return "/"; }
 };
 
 // The other nodes of a job, all of them below rank 0. When all calls are answered, the next step of the test
@@ -98,7 +99,7 @@ class ProfileKeeperTest : public testing::Test {
         ProgressLoop::Options options;
         options.arity = nodes;
         options.failure_detector.patience = 1h;  // nobody answers pings
-        options.pool.threads = 1;
+        options.pool.threads_max = 1;
         return options;
     }
     static ObjectKey file(std::size_t number, const std::string& directory = "/app") {

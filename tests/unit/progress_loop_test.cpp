@@ -44,14 +44,15 @@ class QuietFabric final : public Fabric {
 
 class NoFiles final : public BackingStore {
   public:
-    ObjectPtr read(const ObjectKey&) override { return make_error(ENOENT); }
+    ObjectPtr read(const ObjectKey&, ReadProgress&) override { return make_error(ENOENT); }
+    std::string filesystem_of(const std::string&) override { return "/"; }
 };
 
 class ProgressLoopTest : public testing::Test {
   protected:
     static ProgressLoop::Options options() {
         ProgressLoop::Options options;
-        options.pool.threads = 1;
+        options.pool.threads_max = 1;
         options.pacer.pause_rung = 1h;
         return options;
     }

@@ -41,6 +41,8 @@ class Nodes {
         }
         void deliver(const ObjectKey& key, const ObjectPtr& object) override { objects[key.path] = object; }
         void read(const ObjectKey& key) override { reads.push_back(key); }
+        TimePoint latest_call(const ObjectKey&) override { return {}; }
+        std::string filesystem_of(const std::string&) override { return "/"; }
         std::uint64_t backlog_bytes(Rank /*to*/) override { return 0; }
         std::uint64_t backlog_bytes() override { return 0; }
         std::string answer(const std::string& /*verb*/, const std::string& /*argument*/) override {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ class ReadQueueTest : public testing::Test {
     // Whom the reads that began are for, in order.
     std::vector<ReadFor> begin(std::uint64_t backlog_bytes = 0) {
         std::vector<ReadFor> begun;
-        queue.begin_reads(backlog_bytes, [&](const ObjectKey& key, ReadFor whom) {
+        queue.begin_reads(backlog_bytes, UINT64_MAX, [&](const ObjectKey& key, ReadFor whom) {
             EXPECT_EQ(key, key_of(whom, next[whom]++));
             EXPECT_FALSE(queue.has(key));
             begun.push_back(whom);
@@ -34,7 +35,8 @@ class ReadQueueTest : public testing::Test {
         return begun;
     }
 
-    ReadQueue queue{{.reads_max = 8, .ahead_max = 3, .bytes_for_others_max = 5 * extent_bytes}};
+    ReadQueue queue{
+        {.reads_max = 8, .this_node_max = 6, .ahead_max = 3, .bytes_for_others_max = 5 * extent_bytes}};
     std::map<ReadFor, int> added;
     std::map<ReadFor, int> next;
 };
@@ -63,26 +65,35 @@ TEST_F(ReadQueueTest, WhatIsForOthersWaitsForTheLink) {
     add(ReadFor::the_job, 10);
     add(ReadFor::this_node, 1);
     EXPECT_EQ(begin(5 * extent_bytes), std::vector{ReadFor::this_node});
-    EXPECT_EQ(queue.first_without_thread(), nullptr) << "it waits for the link";
     EXPECT_EQ(begin(3 * extent_bytes).size(), 2U);
     EXPECT_EQ(begin(3 * extent_bytes).size(), 0U);
     EXPECT_EQ(begin(2 * extent_bytes).size(), 1U);
 }
 
-TEST_F(ReadQueueTest, AReadBeginsWhenAThreadIsFree) {
-    add(ReadFor::this_node, 8);
-    add(ReadFor::the_job, 2);
+TEST_F(ReadQueueTest, AReadBeginsWhenAnotherOneHasEnded) {
+    add(ReadFor::this_node, 6);
+    add(ReadFor::the_job, 3);
     EXPECT_EQ(begin().size(), 8U);
-    EXPECT_EQ(queue.first_without_thread(), nullptr) << "the job's reads took their turns";
-    add(ReadFor::the_job, 1);
-    ASSERT_NE(queue.first_without_thread(), nullptr);
-    EXPECT_EQ(*queue.first_without_thread(), key_of(ReadFor::the_job, 2));
     EXPECT_TRUE(begin().empty());
-    queue.ended(ReadFor::this_node);
-    EXPECT_EQ(begin(), std::vector{ReadFor::the_job});
-    queue.ended(ReadFor::this_node);
+    queue.ended(ReadFor::the_job);
     EXPECT_EQ(begin(), std::vector{ReadFor::this_node});
-    EXPECT_EQ(queue.first_without_thread(), nullptr);
+    queue.ended(ReadFor::this_node);
+    EXPECT_TRUE(begin().empty());
+}
+
+TEST_F(ReadQueueTest, ReadsForThisNodeLeaveRoomForTheJob) {
+    add(ReadFor::this_node, 9);
+    EXPECT_EQ(begin().size(), 6U);
+    add(ReadFor::the_job, 3);
+    EXPECT_EQ(begin(), (std::vector{ReadFor::the_job, ReadFor::the_job}));
+}
+
+TEST_F(ReadQueueTest, NoMoreBeginThanThereAreThreads) {
+    add(ReadFor::the_job, 3);
+    std::size_t begun = 0;
+    queue.begin_reads(0, 2, [&](const ObjectKey&, ReadFor) { ++begun; });
+    EXPECT_EQ(begun, 2U);
+    EXPECT_EQ(queue.size(), 1U);
 }
 
 TEST_F(ReadQueueTest, WhatNobodyAwaitsDoesNotBegin) {
@@ -92,7 +103,7 @@ TEST_F(ReadQueueTest, WhatNobodyAwaitsDoesNotBegin) {
     EXPECT_FALSE(queue.has(dropped));
     EXPECT_EQ(queue.size(), 2U);
     std::vector<ObjectKey> begun;
-    queue.begin_reads(0, [&](const ObjectKey& key, ReadFor) { begun.push_back(key); });
+    queue.begin_reads(0, UINT64_MAX, [&](const ObjectKey& key, ReadFor) { begun.push_back(key); });
     EXPECT_EQ(begun, (std::vector{key_of(ReadFor::the_job, 0), key_of(ReadFor::the_job, 2)}));
 }
 
@@ -103,7 +114,7 @@ TEST_F(ReadQueueTest, WhatBecomesDemandComesAfterOlderDemandAndBeforeGuesses) {
     queue.promote(promoted);
     queue.promote(promoted);
     std::vector<ObjectKey> begun;
-    queue.begin_reads(0, [&](const ObjectKey& key, ReadFor whom) {
+    queue.begin_reads(0, UINT64_MAX, [&](const ObjectKey& key, ReadFor whom) {
         EXPECT_EQ(whom == ReadFor::the_job_ahead, key == key_of(ReadFor::the_job_ahead, 0));
         begun.push_back(key);
     });

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace copper {
@@ -30,7 +32,7 @@ class ReadingTest : public testing::Test {
 
     void add(const ObjectKey& what, Purpose purpose, std::chrono::milliseconds spent = 0ms,
              TimePoint now = start, FetchFor why = FetchFor::demand) {
-        reading.add(what, purpose, why, spent, now);
+        reading.add(what, what.path.starts_with("/hung") ? "/hung" : "/", purpose, why, spent, now);
     }
     // Of the reads that began now.
     std::vector<ObjectKey> begin_reads(TimePoint now) {
@@ -50,7 +52,12 @@ class ReadingTest : public testing::Test {
     }
     static ObjectKey busy(int i) { return {ObjectKind::directory, "/app/busy" + std::to_string(i)}; }
 
-    Reading reading{{.deadline = 8s, .direct_reads_max = 2, .queue = {.reads_max = 4, .ahead_max = 3}}};
+    std::map<ObjectKey, TimePoint> latest_calls;
+    Reading reading{{.deadline = 8s,
+                     .direct_reads_max = 2,
+                     .reads_max = 6,
+                     .queue = {.reads_max = 4, .this_node_max = 4, .ahead_max = 3}},
+                    [this](const ObjectKey& one) { return latest_calls[one]; }};
 };
 
 TEST_F(ReadingTest, SaysFourTimesADeadlineThatItWorks) {
@@ -102,14 +109,14 @@ TEST_F(ReadingTest, TheClockStartsWhenTheReadBegins) {
     EXPECT_EQ(due(start + 7s), std::vector{Next::is_slow});
 }
 
-TEST_F(ReadingTest, AQueueThatMovesIsNotSlow) {
+TEST_F(ReadingTest, AQueueIsNotSlow) {
     fill(Purpose::in_office);
     add(key, Purpose::in_office);
     add(other_key, Purpose::in_office);
     for (int i = 0; i < 4; ++i) {
         const TimePoint now = start + (i + 1) * 3s;
         while (const auto due = reading.take_due(now)) {
-            EXPECT_TRUE(!reading.is_queued(due->key) || due->next == Next::tell_working);
+            EXPECT_TRUE(!reading.queued_for(due->key) || due->next == Next::tell_working);
         }
         reading.end(busy(i), now);
         add(busy(i), Purpose::unshared, 0s, now);
@@ -118,26 +125,55 @@ TEST_F(ReadingTest, AQueueThatMovesIsNotSlow) {
     }
 }
 
-TEST_F(ReadingTest, OfAQueueThatStandsStillTheFirstOneIsSlow) {
-    fill(Purpose::unshared);
-    add(key, Purpose::in_office, 0s, start + 1s);
-    add(other_key, Purpose::in_office, 0s, start + 1s);
+TEST_F(ReadingTest, EachFilesystemHasItsOwnQueue) {
+    const auto hung = [](int i) { return ObjectKey{ObjectKind::directory, "/hung/" + std::to_string(i)}; };
+    for (int i = 0; i < 6; ++i) {
+        add(hung(i), Purpose::direct);
+    }
+    EXPECT_EQ(begin_reads(start).size(), 4U);
+    EXPECT_FALSE(reading.has_room_for_direct("/hung"));
+    EXPECT_TRUE(reading.has_room_for_direct("/"));
+    add(key, Purpose::in_office);
+    EXPECT_EQ(reading.working(key, start).place_in_queue, 1U);
+    EXPECT_EQ(begin_reads(start), std::vector{key});
+    add(other_key, Purpose::in_office);
+    add(busy(0), Purpose::in_office);
+    EXPECT_EQ(begin_reads(start), std::vector{other_key}) << "there are six threads";
+    EXPECT_EQ(reading.queued(), 3U);
+    reading.end(key, start + 3s);
+    EXPECT_EQ(reading.working(hung(5), start + 5s).still, 5s) << "another one's progress is not its own";
+}
+
+TEST_F(ReadingTest, AReadOfManyCallsIsSlowWhenOneOfThemIs) {
+    begin(key, Purpose::in_office, 0s);
+    for (int i = 1; i <= 20; ++i) {
+        latest_calls[key] = start + i * 1s;
+        const auto all = due(start + i * 1s);
+        EXPECT_EQ(std::count(all.begin(), all.end(), Next::is_slow), 0);
+    }
+    EXPECT_EQ(reading.working(key, start + 22s).still, 2s);
+    EXPECT_EQ(due(start + 24s - 1us), std::vector{Next::tell_working});
+    EXPECT_EQ(due(start + 24s), std::vector{Next::is_slow});
+}
+
+// Of many slow reads one asks for another reader's help. If that one is faster, all do.
+TEST_F(ReadingTest, SlowReadsAskOneByOneForHelp) {
     const auto slow = [this](TimePoint now) {
-        std::vector<ObjectKey> keys;
+        std::size_t found = 0;
         while (const auto due = reading.take_due(now)) {
-            if (due->next == Next::is_slow) {
-                keys.push_back(due->key);
-            }
+            found += due->next == Next::is_slow ? 1U : 0U;
         }
-        return keys;
+        return found;
     };
-    EXPECT_TRUE(slow(start + 4s - 1us).empty());
-    EXPECT_EQ(slow(start + 4s), std::vector{key});
-    EXPECT_TRUE(slow(start + 7s).empty());
-    EXPECT_EQ(slow(start + 8s), std::vector{key});
-    EXPECT_EQ(reading.working(other_key, start + 8s).still, 8s);
-    reading.drop(key);
-    EXPECT_EQ(slow(start + 12s), std::vector{other_key});
+    fill(Purpose::in_office);
+    EXPECT_EQ(slow(start + 4s), 1U);
+    EXPECT_EQ(slow(start + 8s - 1us), 0U);
+    EXPECT_FALSE(reading.is_slow_elsewhere(busy(0), start + 8s - 1us));
+    EXPECT_EQ(slow(start + 8s), 1U);
+    EXPECT_TRUE(reading.is_slow_elsewhere(busy(0), start + 8s));
+    EXPECT_FALSE(reading.is_slow_elsewhere(busy(1), start + 8s)) << "it has just been passed on";
+    reading.resign(start + 9s);
+    EXPECT_EQ(slow(start + 9s), 2U);
 }
 
 // Many readers share a slow filesystem: what takes all of them long is not this node's fault.
@@ -204,13 +240,13 @@ TEST_F(ReadingTest, DirectReadsAreFewAtATime) {
     add_read("/app/1", Purpose::direct);
     add_read("/app/2", Purpose::in_office);
     add_read("/app/3", Purpose::unshared);
-    EXPECT_TRUE(reading.has_room_for_direct()) << "others do not count";
+    EXPECT_TRUE(reading.has_room_for_direct("/")) << "others do not count";
     add_read("/app/4", Purpose::direct);
-    EXPECT_FALSE(reading.has_room_for_direct());
+    EXPECT_FALSE(reading.has_room_for_direct("/"));
     reading.end({ObjectKind::directory, "/app/2"}, start);
-    EXPECT_FALSE(reading.has_room_for_direct());
+    EXPECT_FALSE(reading.has_room_for_direct("/"));
     reading.end({ObjectKind::directory, "/app/4"}, start);
-    EXPECT_TRUE(reading.has_room_for_direct());
+    EXPECT_TRUE(reading.has_room_for_direct("/"));
 }
 
 }  // namespace

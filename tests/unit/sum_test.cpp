@@ -55,6 +55,19 @@ TEST(Sum, SaysWhyNodesHaveLeft) {
               (json{{"3", "SIGTERM"}, {"4", "link"}}));
 }
 
+TEST(Sum, TellsWhichFilesystemsDoNotAnswer) {
+    const auto knows = [](const char* filesystem, std::uint64_t seconds) {
+        return json{{"state", "serving"},
+                    {"waiting", 50U},
+                    {"silent", {{filesystem, {{"seconds", seconds}, {"nodes", 1U}}}}}};
+    };
+    const auto below = sum_of({knows("/a", 10), knows("/a", 30)}, 0);
+    const auto sum = sum_of({knows("/a", 20), knows("/b", 5), below}, 0);
+    EXPECT_EQ(sum["silent"],
+              (json{{"/a", {{"seconds", 30U}, {"nodes", 3U}}}, {"/b", {{"seconds", 5U}, {"nodes", 1U}}}}));
+    EXPECT_EQ(sum["waiting"], 200U);
+}
+
 TEST(Sum, OfNothingAndOfNonsense) {
     EXPECT_EQ(sum_of({}, 10)["nodes"], 0U);
     const json nonsense = {

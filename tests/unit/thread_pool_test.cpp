@@ -16,7 +16,7 @@ TEST(ThreadPool, RunsEveryJobOnce) {
     constexpr int jobs = 5000;
     std::atomic<int> ran = 0;
     std::promise<void> all;
-    ThreadPool pool({.threads = 4});
+    ThreadPool pool({.threads_max = 4});
     for (int i = 0; i < jobs; ++i) {
         ASSERT_TRUE(pool.submit([&] {
             if (++ran == jobs) {
@@ -30,7 +30,7 @@ TEST(ThreadPool, RunsEveryJobOnce) {
 
 TEST(ThreadPool, RunsAsManyJobsAtOnceAsItHasThreads) {
     std::barrier meeting(5);
-    ThreadPool pool({.threads = 4});
+    ThreadPool pool({.threads_max = 4});
     for (int i = 0; i < 4; ++i) {
         ASSERT_TRUE(pool.submit([&] { meeting.arrive_and_wait(); }));
     }
@@ -41,7 +41,7 @@ TEST(ThreadPool, ItsThreadsLetOthersGoFirst) {
     constexpr int lowest = 19;
     const int own = ::getpriority(PRIO_PROCESS, 0);  // on Linux, of the calling thread
     std::promise<int> found;
-    ThreadPool pool({.threads = 1, .nice = 5});
+    ThreadPool pool({.threads_max = 1, .nice = 5});
     ASSERT_TRUE(pool.submit([&] { found.set_value(::getpriority(PRIO_PROCESS, 0)); }));
     EXPECT_EQ(found.get_future().get(), std::min(own + 5, lowest));
     EXPECT_EQ(::getpriority(PRIO_PROCESS, 0), own);
@@ -52,7 +52,7 @@ TEST(ThreadPool, RefusesWhatExceedsTheQueue) {
     std::promise<void> release;
     std::atomic<int> ran = 0;
     {
-        ThreadPool pool({.threads = 1, .queued_max = 2});
+        ThreadPool pool({.threads_max = 1, .queued_max = 2});
         ASSERT_TRUE(pool.submit([&] {
             started.set_value();
             release.get_future().wait();
@@ -73,7 +73,7 @@ TEST(ThreadPool, DropsWhatHasNotBegunAndWaitsForWhatHas) {
     const auto owned = std::make_shared<int>(1);
     std::thread releaser;
     {
-        ThreadPool pool({.threads = 1});
+        ThreadPool pool({.threads_max = 1});
         ASSERT_TRUE(pool.submit([&] {
             started.set_value();
             release.get_future().wait();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "daemon/control/sum.hpp"
 #include "tools/copper/ask_job.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/instances.hpp"
@@ -46,6 +47,18 @@ std::string problems(const std::vector<json>& nodes, std::size_t found) {
     }
     return found <= shown ? text
                           : text + "  and " + std::to_string(found - shown) + " more (--nodes lists them)\n";
+}
+
+// Filesystems that do not answer: readers wait for them, and programs for the readers.
+std::string silence(const json& sum) {
+    std::string text;
+    const auto waiting = sum.value("waiting", std::uint64_t{0});
+    const json silent = sum.value("silent", json::object());
+    for (const auto& [filesystem, found] : silent.items()) {
+        text += "  " + filesystem + " has not answered " + counted(found.value("nodes", 1U), "node") +
+                " for " + std::to_string(found.value("seconds", 0U)) + " s\n";
+    }
+    return text.empty() ? text : text + "  " + counted(waiting, "request") + " of programs wait\n";
 }
 
 std::string trees_of(const std::vector<json>& nodes) {
@@ -97,7 +110,7 @@ Result<void> print_summary(const std::string& mount) {
               [](const json& a, const json& b) { return a.value("rank", 0U) < b.value("rank", 0U); });
     std::cout << summary(serving, job->nodes) << "; mirror of " << trees_of({job->sum}) << " at " << mount
               << "\n"
-              << problems(troubled, job->nodes - serving);
+              << problems(troubled, job->nodes - serving) << silence(job->sum);
     return verdict(serving, job->nodes);
 }
 
@@ -115,7 +128,7 @@ Result<void> print_nodes(const std::string& mount, bool as_json) {
     } else {
         std::cout << summary(serving, nodes.size()) << "; mirror of " << trees_of(nodes) << " at " << mount
                   << "\n"
-                  << node_table(nodes);
+                  << node_table(nodes) << silence(sum_of(nodes, 0));
     }
     return verdict(serving, nodes.size());
 }
