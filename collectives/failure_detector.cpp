@@ -14,6 +14,11 @@ void FailureDetector::heard(Rank from, TimePoint now) {
     }
 }
 
+bool FailureDetector::answered_ping(Rank from) {
+    accused_.erase(from);
+    return out_of_reach_.erase(from) > 0;
+}
+
 FailureDetector::Verdict FailureDetector::look(const std::set<Rank>& awaited,
                                                const std::vector<Rank>& suspects, TimePoint now) {
     Verdict verdict;
@@ -30,7 +35,12 @@ FailureDetector::Verdict FailureDetector::look(const std::set<Rank>& awaited,
             continue;
         }
         if (suspicion.pings == options_.pings_max) {
-            verdict.silent.push_back(rank);
+            if (accused_.insert(rank).second) {
+                verdict.silent.push_back(rank);
+            } else {
+                verdict.out_of_reach.push_back(rank);
+                out_of_reach_.insert(rank);
+            }
             watched_.erase(current);
         } else {
             verdict.to_ping.push_back(rank);
@@ -38,19 +48,31 @@ FailureDetector::Verdict FailureDetector::look(const std::set<Rank>& awaited,
             suspicion.due = now + options_.answer_time;
         }
     }
-    if (suspects.empty()) {
+    if (suspects.empty() && out_of_reach_.empty()) {
         next_retrial_ = now + options_.retrial;
     } else if (now >= next_retrial_) {
         next_retrial_ = now + options_.retrial;
-        const std::uint32_t turns = (options_.nodes + options_.retrials_max - 1) / options_.retrials_max;
-        for (const Rank suspect : suspects) {
-            if ((suspect.value + options_.self.value + retrials_) % turns == 0) {
-                verdict.to_ping.push_back(suspect);
-            }
-        }
+        retry(suspects, verdict.to_ping);
         ++retrials_;
     }
     return verdict;
+}
+
+void FailureDetector::retry(const std::vector<Rank>& suspects, std::vector<Rank>& to_ping) {
+    const auto turns_of = [this](std::size_t nodes) {
+        return (nodes + options_.retrials_max - 1) / options_.retrials_max;
+    };
+    for (const Rank suspect : suspects) {
+        if ((suspect.value + options_.self.value + retrials_) % turns_of(options_.nodes) == 0) {
+            to_ping.push_back(suspect);
+        }
+    }
+    std::size_t number = retrials_;
+    for (const Rank rank : out_of_reach_) {
+        if (number++ % turns_of(out_of_reach_.size()) == 0) {
+            to_ping.push_back(rank);
+        }
+    }
 }
 
 }  // namespace copper

@@ -17,6 +17,10 @@ namespace copper {
 // waits exchanges no messages.) The suspicion may be wrong: suspects are pinged now and then, and a suspect
 // that hears of it contradicts (Membership).
 //
+// A node that contradicts, and still answers no ping, lives: only the link to it or from it is broken. To
+// suspect it again would never end. So this node goes around the link until a ping is answered, and tells
+// nobody: others reach the node.
+//
 // The cost per node does not grow with the job: a node that answers is pinged ever more rarely, and of all
 // nodes that suspect one only a few ping it.
 //
@@ -31,18 +35,24 @@ class FailureDetector {
         std::chrono::milliseconds patience_max{2400};  // each answered ping doubles the patience
         std::chrono::milliseconds answer_time{350};    // from a ping to the next one, or to the verdict
         int pings_max = 2;
-        std::chrono::milliseconds retrial{5000};  // between pings of a suspect
-        std::uint32_t retrials_max = 16;          // nodes that ping it at a time, each time others
-        std::chrono::milliseconds interval{50};   // between two looks, while anything is awaited
+        std::chrono::milliseconds retrial{5000};  // between pings of a suspect, or of a node out of reach
+        // So many nodes ping a suspect at a time, each time others; so many nodes out of reach are pinged.
+        std::uint32_t retrials_max = 16;
+        std::chrono::milliseconds interval{50};  // between two looks, while anything is awaited
     };
     explicit FailureDetector(Options options) : options_(options) {}
 
-    // A message arrived, of any kind.
+    // An answer arrived, of any kind: this node reaches `from`, and the other way round.
     void heard(Rank from, TimePoint now);
+    // It was the answer to a ping. True if `from` was out of reach until now.
+    bool answered_ping(Rank from);
+    // It has answered no ping since it was last found to be silent.
+    bool is_accused(Rank rank) const { return accused_.contains(rank); }
 
     struct Verdict {
         std::vector<Rank> to_ping;
         std::vector<Rank> silent;
+        std::vector<Rank> out_of_reach;  // silent again
     };
     // Call it about every `interval`. `suspects`: nodes that may come back.
     Verdict look(const std::set<Rank>& awaited, const std::vector<Rank>& suspects, TimePoint now);
@@ -50,6 +60,8 @@ class FailureDetector {
     const Options& options() const { return options_; }
 
   private:
+    void retry(const std::vector<Rank>& suspects, std::vector<Rank>& to_ping);
+
     struct Suspicion {
         TimePoint due;
         std::chrono::milliseconds patience;
@@ -58,6 +70,8 @@ class FailureDetector {
 
     const Options options_;
     std::map<Rank, Suspicion> watched_;  // nodes that are awaited, or must answer a ping
+    std::set<Rank> accused_;
+    std::set<Rank> out_of_reach_;
     TimePoint next_retrial_;
     std::uint32_t retrials_ = 0;
 };

@@ -89,6 +89,15 @@ void Membership::cut(Rank rank) {
     }
 }
 
+bool Membership::mend(Rank rank) {
+    const Member& known = members_[rank.value];
+    if (!known.is_cut) {
+        return false;
+    }
+    change(rank, {.incarnation = known.incarnation});
+    return true;
+}
+
 void Membership::change_own(NodeState state) {
     const std::uint32_t incarnation = members_[self().value].incarnation;
     change(self(), {.incarnation = std::min(incarnation, incarnation_max - 1) + 1, .state = state});

@@ -57,8 +57,10 @@ class Membership {
     Heard note(const News& news);
     // This node found that `rank` does not answer. REQUIRES: not self.
     void suspect(Rank rank);
-    // This node cannot reach `rank` any more, whatever others report. REQUIRES: not self.
+    // This node cannot reach `rank`, whatever others report, until mend(). REQUIRES: not self.
     void cut(Rank rank);
+    // It reaches a node again that it has cut, and that was alive then. False if it has not cut it.
+    bool mend(Rank rank);
     // This node stops reading for others for a while.
     void resign() { change_own(NodeState::resigned); }
     void resume() { change_own(NodeState::serving); }
@@ -69,7 +71,7 @@ class Membership {
     std::vector<News> news() const;
     // The news for `to`: includes what this node knows about the two, so that a wrong suspicion ends.
     std::vector<News> news_for(Rank to) const;
-    // Grows with each change. Nodes with the same knowledge have the same number.
+    // Grows with each change, and goes back with mend(). Nodes with the same knowledge have the same number.
     std::uint64_t epoch() const { return epoch_; }
 
     // The readers: the first live node of each office that has not resigned. An office has a seat, the root

@@ -98,6 +98,11 @@ class Mover {
     void tick(TimePoint now);
     std::optional<TimePoint> next_deadline() const;
 
+    // This node has asked `whom` for the object.
+    bool awaits(const ObjectKey& key, Rank whom) const {
+        const Wait* wait = waiting_.find(key);
+        return wait != nullptr && wait->asked() == whom;
+    }
     // The nodes that owe an answer.
     std::set<Rank> awaited() const { return waiting_.awaited(); }
 

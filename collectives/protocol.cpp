@@ -39,12 +39,23 @@ void Protocol::backlog_shrank(TimePoint now) {
 
 void Protocol::receive(Rank from, const Message& message, TimePoint now) {
     now_ = now;
-    failure_detector_.heard(from, now);
+    if (is_answer(from, message)) {
+        failure_detector_.heard(from, now);
+    }
     std::visit([this, from](const auto& content) { handle(from, content); }, message);
     if (membership_.state(from) == NodeState::suspect) {
         ping(from);  // it will contradict
     }
     note_own_state();
+}
+
+// Other messages say that `from` lives, and not that this node reaches it.
+bool Protocol::is_answer(Rank from, const Message& message) const {
+    if (const auto* publication = std::get_if<Publication>(&message)) {
+        return mover_.awaits(publication->key, from);
+    }
+    return !std::holds_alternative<Interest>(message) && !std::holds_alternative<Call>(message) &&
+           !std::holds_alternative<Ping>(message);
 }
 
 void Protocol::receive_damaged(Rank from, const Damaged& damaged, TimePoint now) {
@@ -67,6 +78,13 @@ void Protocol::handle(Rank from, const Ping& ping) {
     send_news(from);
 }
 
+void Protocol::handle(Rank from, const Pong& pong) {
+    if (failure_detector_.answered_ping(from) && membership_.mend(from)) {
+        note_changes({&from, 1});
+    }
+    heed(from, pong.news);
+}
+
 void Protocol::send_news(Rank to) {
     effects_.send({&to, 1}, Pong{.news = membership_.news_for(to)});
 }
@@ -86,8 +104,18 @@ void Protocol::heed(Rank from, const std::vector<News>& news) {
         }
     }
     note_changes(changed);
+    ping_accused(changed);
     if (was_denied) {
         send_news(from);
+    }
+}
+
+// Does a node that has contradicted answer this one?
+void Protocol::ping_accused(std::span<const Rank> changed) {
+    for (const Rank rank : changed) {
+        if (membership_.is_alive(rank) && failure_detector_.is_accused(rank)) {
+            ping(rank);
+        }
     }
 }
 
@@ -171,6 +199,12 @@ void Protocol::look_after_peers() {
     for (const Rank rank : verdict.silent) {
         if (membership_.is_alive(rank)) {
             membership_.suspect(rank);
+            changed.push_back(rank);
+        }
+    }
+    for (const Rank rank : verdict.out_of_reach) {
+        if (membership_.is_alive(rank)) {
+            membership_.cut(rank);
             changed.push_back(rank);
         }
     }

@@ -67,11 +67,13 @@ class Protocol {
     void handle(Rank from, const Call& call) { roll_call_.receive(from, call, now_); }
     void handle(Rank from, const Answer& answer) { roll_call_.receive(from, answer); }
     void handle(Rank from, const Ping& ping);
-    void handle(Rank from, const Pong& pong) { heed(from, pong.news); }
+    void handle(Rank from, const Pong& pong);
+    bool is_answer(Rank from, const Message& message) const;
 
     void send_news(Rank to);
     void ping(Rank rank);
     void heed(Rank from, const std::vector<News>& news);
+    void ping_accused(std::span<const Rank> changed);
     void look_after_peers();
     void note_changes(std::span<const Rank> changed);
     void note_own_state();

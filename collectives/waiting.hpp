@@ -70,6 +70,7 @@ class Waiting {
 
     // The entry's address is valid until settle().
     Wait* find(const ObjectKey& key);
+    const Wait* find(const ObjectKey& key) const { return const_cast<Waiting*>(this)->find(key); }
     bool has_room() const { return waits_.size() < options_.entries_max; }
     // urges: demand joins what was a guess until now.
     enum class Joined : std::uint8_t { first, later, urges };

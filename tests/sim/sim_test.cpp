@@ -172,6 +172,35 @@ TEST(Simulation, APausedNodeCostsOnlyItsPause) {
     });
 }
 
+// A node that cannot reach another one, which reaches it: each takes the other for silent once, and then goes
+// around the link. Nobody else has to do with it.
+TEST(Simulation, ACutInOneDirectionSettles) {
+    std::uint64_t changes = 0;
+    for_each_seed(3, [&](std::uint64_t seed) {
+        Scenario scenario{.seed = seed,
+                          .nodes = 64,
+                          .arity = 4,
+                          .readers = 16,
+                          .clients_per_node = 1,
+                          .operations_per_client = 300,
+                          .store = {.directories = 60, .files_per_directory = 60, .file_bytes_max = 2000},
+                          .pause_between_operations_max = milliseconds(1000)};
+        scenario.one_way_cuts = 20;
+        scenario.one_way_cut_max = std::chrono::hours(1);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_EQ(report.direct_reads, 0U);
+        EXPECT_LE(report.slowest, milliseconds(4500));
+        // While a reader is suspected, its successor reads in its stead.
+        EXPECT_LE(report.all_reads, report.reads.size() * 11 / 10);
+        // Each end of a link suspects the other one once, which contradicts; all nodes hear of both.
+        EXPECT_LE(report.membership_changes, std::uint64_t{scenario.one_way_cuts} * 2 * 2 * scenario.nodes);
+        changes += report.membership_changes;
+    });
+    EXPECT_GT(changes, 0U);
+}
+
 // A filesystem that stands still for three deadlines is waited for: its readers are at work, and say so.
 // Nobody else turns to it.
 TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {

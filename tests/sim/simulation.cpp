@@ -147,7 +147,7 @@ class Simulation::Node final : public Protocol::Effects {
         simulation_.report_.roll_calls.push_back(parts.size());
     }
 
-    void state_changed(Rank, NodeState) override {}
+    void state_changed(Rank, NodeState) override { ++simulation_.report_.membership_changes; }
 
   private:
     TimePoint now() const { return simulation_.now() + ahead_; }
@@ -245,7 +245,7 @@ class Simulation::Node final : public Protocol::Effects {
             auto& slowest = is_guessed ? report.slowest_guessed : report.slowest;
             slowest =
                 std::max(slowest, std::chrono::duration_cast<microseconds>(simulation_.now() - started));
-            simulation_.after(simulation_.random_delay(microseconds(300)),
+            simulation_.after(simulation_.random_delay(simulation_.scenario_.pause_between_operations_max),
                               [this, client, left] { next_operation(client, left - 1); });
         };
         if (scenario.reads == Scenario::Reads::own_file) {
@@ -517,7 +517,9 @@ void Simulation::transmit(Rank from, Rank to, const Frame& frame) {
     note((std::uint64_t{from.value} << 32U) | to.value);
     note(frame.header.size + frame.body.size);
     const bool divided = now() < divided_until_ && side_[from.value] != side_[to.value];
-    if (divided || chance(scenario_.loss)) {
+    const auto cut = cut_until_.find({from, to});
+    const bool is_cut = cut != cut_until_.end() && now() < cut->second;
+    if (divided || is_cut || chance(scenario_.loss)) {
         return;
     }
     Frame arriving = frame;
@@ -571,6 +573,12 @@ void Simulation::divide() {
     divided_until_ = now() + random_delay(scenario_.partition_max);
 }
 
+void Simulation::cut_one_way() {
+    const auto any_node = [this] { return Rank{static_cast<std::uint32_t>(random_() % nodes_.size())}; };
+    const Rank from = any_node();
+    cut_until_[{from, any_node()}] = now() + random_delay(scenario_.one_way_cut_max);
+}
+
 void Simulation::schedule_faults() {
     const microseconds busy_time = (scenario_.read_delay_max + scenario_.message_delay_max) * 20;
     std::vector<std::uint32_t> victims(scenario_.nodes);
@@ -589,6 +597,9 @@ void Simulation::schedule_faults() {
     }
     for (std::uint32_t i = 0; i < scenario_.partitions; ++i) {
         after(random_delay(busy_time), [this] { divide(); });
+    }
+    for (std::uint32_t i = 0; i < scenario_.one_way_cuts; ++i) {
+        after(random_delay(busy_time), [this] { cut_one_way(); });
     }
     for (std::uint32_t i = 0; i < scenario_.clock_jumps; ++i) {
         after(random_delay(busy_time), [this] {
@@ -698,6 +709,8 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
         if (between(0, 3) == 0) {
             scenario.cache_budget_bytes = between(0, 20000);
         }
+        scenario.one_way_cuts = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, 10) : 0);
+        scenario.one_way_cut_max = microseconds(between(1, 20000000));
     }
     return scenario;
 }
@@ -710,9 +723,10 @@ std::string describe(const Scenario& s) {
          << s.store.file_bytes_max << " bytes, delays " << s.message_delay_max.count() << "/"
          << s.read_delay_max.count() << " us, deadline " << s.deadline.count() << " ms, loss " << s.loss
          << ", corruption " << s.corruption << ", crashes " << s.crashes << " (" << s.crashes_noticed
-         << " noticed), pauses " << s.pauses << ", partitions " << s.partitions << ", clock jumps "
-         << s.clock_jumps << ", duplication " << s.duplication << ", slow disks " << s.slow_disks << " ("
-         << s.slow_disk_delay.count() << " us), stall " << s.stall_begin.count() << "+" << s.stall.count()
+         << " noticed), pauses " << s.pauses << ", partitions " << s.partitions << ", one-way cuts "
+         << s.one_way_cuts << ", clock jumps " << s.clock_jumps << ", duplication " << s.duplication
+         << ", slow disks " << s.slow_disks << " (" << s.slow_disk_delay.count() << " us), stall "
+         << s.stall_begin.count() << "+" << s.stall.count()
          << (s.extents == Scenario::Extents::coded ? " us, coded" : " us") << ", slow nodes " << s.slow_nodes
          << " (" << s.slow_bytes_per_ms << " bytes/ms), changes " << s.file_changes << ", budget "
          << s.cache_budget_bytes;

@@ -54,6 +54,7 @@ struct Scenario {
     std::uint64_t reads_per_second = 0;  // of the filesystem, for all nodes; 0: no limit
     std::uint32_t nodes_that_guess = 0;  // the last ones: what their clients look up, a moment before
     std::size_t waits_max = Waiting::Options().entries_max;
+    microseconds pause_between_operations_max{300};  // of a client
     // What a node takes to send a frame before it can send the next: so long, and its bytes at this rate (0:
     // none).
     microseconds send_time{0};
@@ -64,6 +65,8 @@ struct Scenario {
     double duplication = 0;        // of each frame sent: it arrives twice
     std::uint32_t partitions = 0;  // between two halves, or of one node
     microseconds partition_max{2000000};
+    std::uint32_t one_way_cuts = 0;  // each of one node to another, which still reaches the first
+    microseconds one_way_cut_max{2000000};
     std::uint32_t clock_jumps = 0;  // of a node's clock, forwards
     microseconds clock_jump_max{5000000};
     std::uint32_t crashes = 0;
@@ -106,6 +109,7 @@ struct Report {
     std::uint64_t coded = 0;  // extents read so
     std::uint64_t messages = 0;
     std::uint64_t membership_messages = 0;  // pings and their answers
+    std::uint64_t membership_changes = 0;   // that a node found or heard of, over all nodes
     std::uint64_t working_messages = 0;
     std::uint64_t membership_per_second_max = 0;  // of these: sent and received by any node in any second
     std::uint64_t most_reads_of_an_object = 0;
@@ -141,6 +145,7 @@ class Simulation {
     void transmit(Rank from, Rank to, const Frame& frame);
     void crash(Rank rank, bool noticed);
     void divide();
+    void cut_one_way();
     void schedule_faults();
     void schedule_roll_calls();
     void note(std::uint64_t what);
@@ -153,7 +158,8 @@ class Simulation {
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<bool> side_;  // of a partition, by node
     TimePoint divided_until_{};
-    TimePoint served_until_{};  // by a filesystem with a rate
+    std::map<std::pair<Rank, Rank>, TimePoint> cut_until_;  // from the first one to the second
+    TimePoint served_until_{};                              // by a filesystem with a rate
     std::map<Rank, TimePoint> sending_until_;
     std::map<std::tuple<Rank, Rank, Lane>, TimePoint> last_arrival_;
     std::map<std::pair<Rank, Rank>, std::uint64_t> backlog_;  // bytes on their way

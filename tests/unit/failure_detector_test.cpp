@@ -15,7 +15,7 @@ class Detector : public testing::Test {
         return detector.look(awaited, suspects, now);
     }
     bool is_quiet(const FailureDetector::Verdict& verdict) {
-        return verdict.to_ping.empty() && verdict.silent.empty();
+        return verdict.to_ping.empty() && verdict.silent.empty() && verdict.out_of_reach.empty();
     }
 
     FailureDetector detector{
@@ -58,6 +58,47 @@ TEST_F(Detector, EachAnsweredPingDoublesThePatience) {
     after(0, {});
     after(0, {Rank{1}});
     EXPECT_EQ(after(300, {Rank{1}}).to_ping, Ranks{Rank{1}});
+}
+
+TEST_F(Detector, ANodeThatIsSilentAgainIsOutOfReachUntilItAnswersAPing) {
+    const auto verdict_on = [this](Rank rank) {
+        after(0, {rank});
+        after(300, {rank});
+        after(100, {rank});
+        return after(100, {rank});
+    };
+    EXPECT_EQ(verdict_on(Rank{3}).silent, Ranks{Rank{3}});
+    EXPECT_TRUE(detector.is_accused(Rank{3}));
+    for (int i = 0; i < 2; ++i) {
+        const auto verdict = verdict_on(Rank{3});
+        EXPECT_TRUE(verdict.silent.empty());
+        EXPECT_EQ(verdict.out_of_reach, Ranks{Rank{3}});
+    }
+    EXPECT_EQ(after(5000, {}).to_ping, Ranks{Rank{3}}) << "perhaps it is again";
+    EXPECT_TRUE(detector.answered_ping(Rank{3}));
+    EXPECT_FALSE(detector.answered_ping(Rank{3}));
+    EXPECT_FALSE(detector.is_accused(Rank{3}));
+    EXPECT_TRUE(is_quiet(after(5000, {})));
+    EXPECT_EQ(verdict_on(Rank{3}).silent, Ranks{Rank{3}});
+}
+
+TEST_F(Detector, OfManyNodesOutOfReachAFewArePingedAtATime) {
+    std::set<Rank> all;
+    for (std::uint32_t rank = 1; rank <= 100; ++rank) {
+        all.insert(Rank{rank});
+    }
+    for (int i = 0; i < 2; ++i) {
+        for (const int ms : {0, 300, 100, 100}) {
+            after(ms, all);
+        }
+    }
+    std::set<Rank> pinged;
+    for (int round = 0; round < 7; ++round) {
+        const auto to_ping = after(5000, {}).to_ping;
+        EXPECT_LE(to_ping.size(), 16U);
+        pinged.insert(to_ping.begin(), to_ping.end());
+    }
+    EXPECT_EQ(pinged, all);
 }
 
 // However many nodes suspect one: each time a few of them ping it, and each of them in its turn.

@@ -87,7 +87,7 @@ class Nodes {
             for (; !queue_.empty() && messages < messages_max; ++messages) {
                 const InFlight next = std::move(queue_.front());
                 queue_.pop_front();
-                if (next.to.value < nodes_.size()) {
+                if (next.to.value < nodes_.size() && !lost_links.contains({next.from, next.to})) {
                     nodes_[next.to.value]->protocol.receive(next.from, next.message, now_);
                 }
             }
@@ -112,6 +112,8 @@ class Nodes {
         run();
         return (*this)[rank].find({ObjectKind::directory, path});
     }
+
+    std::set<std::pair<Rank, Rank>> lost_links;  // from the first node to the second
 
   private:
     struct InFlight {
@@ -273,6 +275,52 @@ TEST(Cutting, HoldsForThisNodeAloneAndForGood) {
     }
     EXPECT_EQ(nodes[a].state_of(b), NodeState::dead);
     EXPECT_EQ(nodes[Rank{2}].state_of(b), NodeState::serving) << "others may reach it";
+}
+
+// Each node asks for something new every second.
+void use(Nodes& nodes, std::uint32_t count, std::chrono::seconds time) {
+    static int number = 0;
+    for (const TimePoint end = nodes.now() + time; nodes.now() < end; nodes.pass(1s)) {
+        for (std::uint32_t rank = 0; rank < count; ++rank) {
+            for (int i = 0; i < 4; ++i) {
+                nodes.get(Rank{rank}, "/app/" + std::to_string(++number));
+            }
+        }
+    }
+}
+
+TEST(Cutting, OfALinkInOneDirectionSettlesAndMends) {
+    constexpr std::uint32_t count = 8;
+    Nodes nodes(count, count, 2);
+    const auto changes = [&nodes] {
+        std::size_t all = 0;
+        for (std::uint32_t rank = 0; rank < count; ++rank) {
+            all += nodes[Rank{rank}].changes.size();
+        }
+        return all;
+    };
+    const Rank above{7};  // a asks it, and b asks a, each in one of the trees
+    nodes.lost_links = {{a, above}, {a, b}};
+    use(nodes, count, 20s);
+    EXPECT_EQ(nodes[a].state_of(above), NodeState::dead);
+    EXPECT_EQ(nodes[b].state_of(a), NodeState::dead);
+    for (std::uint32_t rank = 2; rank < count; ++rank) {
+        EXPECT_EQ(nodes[Rank{rank}].state_of(a), NodeState::serving) << rank;
+        EXPECT_EQ(nodes[Rank{rank}].state_of(above), NodeState::serving) << rank;
+    }
+    const std::size_t settled = changes();
+    EXPECT_LE(settled, 2 * (2 * count + 1)) << "each suspects the other one once, and cuts it";
+    use(nodes, count, 60s);
+    EXPECT_EQ(changes(), settled);
+
+    nodes.lost_links.clear();
+    use(nodes, count, 20s);
+    EXPECT_EQ(nodes[a].state_of(above), NodeState::serving);
+    EXPECT_EQ(nodes[b].state_of(a), NodeState::serving);
+    EXPECT_EQ(changes(), settled + 2);
+    for (std::uint32_t rank = 1; rank < count; ++rank) {
+        EXPECT_EQ(nodes[Rank{rank}].protocol.membership().epoch(), nodes[a].protocol.membership().epoch());
+    }
 }
 
 class BrokenMount : public testing::Test {
