@@ -90,6 +90,7 @@ class Membership {
     // reader. Nothing at the reader. So when a node dies, its children go to its parent, and no other node
     // changes.
     std::optional<Rank> parent(const Route& route) const { return parent_of(self(), route); }
+    std::optional<Rank> parent_of(Rank rank, const Route& route) const;
     std::optional<Rank> grandparent(const Route& route) const;
     std::vector<Rank> children(const Route& route) const;
     std::vector<Rank> neighbours(const Route& route) const;  // parent and children
@@ -114,7 +115,6 @@ class Membership {
     void fill(Office& office) const;
     const Office& office_of(std::string_view file_tree) const;
     TreeShape shape(std::uint32_t tree) const;
-    std::optional<Rank> parent_of(Rank rank, const Route& route) const;
     void add_live(std::vector<Rank>& ranks, const TreeShape& shape, Rank rank, Rank reader) const;
 
     const Options options_;

@@ -150,6 +150,12 @@ std::uint64_t Protocol::call(std::string verb, std::string argument, std::chrono
     return roll_call_.call(std::move(verb), std::move(argument), patience, silence, now);
 }
 
+std::uint64_t Protocol::ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
+                            std::chrono::milliseconds patience, TimePoint now) {
+    now_ = now;
+    return roll_call_.ask(whom, std::move(verb), std::move(argument), patience, now);
+}
+
 void Protocol::cut(Rank rank, TimePoint now) {
     now_ = now;
     if (membership_.state(rank) != NodeState::dead) {

@@ -45,6 +45,9 @@ class Protocol {
     // Asks all nodes; Effects::finished() gets the answers.
     std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                        Call::Silence silence, TimePoint now);
+    // Asks these nodes alone.
+    std::uint64_t ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
+                      std::chrono::milliseconds patience, TimePoint now);
     // This node's link to another one is broken for good.
     void cut(Rank rank, TimePoint now);
     // This node ends. Tells its neighbours in the trees, which it returns; the others hear it from them.

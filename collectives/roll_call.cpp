@@ -10,8 +10,9 @@ namespace copper {
 namespace {
 
 // A node gives the nodes below a part of its own time, so that their answers arrive before its time is over.
+// At least one millisecond: none means that the addressee must not pass the call on.
 std::chrono::milliseconds share_for_below(std::chrono::milliseconds patience) {
-    return patience * 4 / 5;
+    return std::max(patience * 4 / 5, std::chrono::milliseconds(1));
 }
 
 // The same call, for one node, which must not pass it on.
@@ -40,29 +41,55 @@ std::vector<Answer> as_answers(const Call& call, std::vector<Answer::Part> parts
 
 }  // namespace
 
-std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
-                             Call::Silence silence, TimePoint now) {
+RollCall::Pending& RollCall::begin(std::string verb, std::string argument, std::chrono::milliseconds patience,
+                                   TimePoint now) {
     const std::uint64_t id = next_id_++;
     Pending& pending = pending_[{membership_.self(), id}];
-    pending.call = {.id = id,
-                    .origin = membership_.self(),
-                    .verb = std::move(verb),
-                    .argument = std::move(argument),
-                    .patience = share_for_below(patience / 2),
-                    .silence = silence};
+    pending.call = {
+        .id = id, .origin = membership_.self(), .verb = std::move(verb), .argument = std::move(argument)};
     pending.deadline = now + patience;
-    Own& own = pending.answer_to.emplace<Own>();
-    own.halfway = now + patience / 2;
+    pending.answer_to.emplace<Own>();
+    return pending;
+}
+
+std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono::milliseconds patience,
+                             Call::Silence silence, TimePoint now) {
+    Pending& pending = begin(std::move(verb), std::move(argument), patience, now);
+    pending.call.patience = share_for_below(patience / 2);
+    pending.call.silence = silence;
+    Own& own = *pending.own();
+    own.next_round = now + patience / 2;
+    own.between_rounds = std::max(patience / 8, std::chrono::milliseconds(1));
     own.missing.insert(membership_.alive().begin(), membership_.alive().end());
     own.missing.erase(membership_.self());
     ask_below(pending);
+    own.asked = pending.below;
+    own.asked_max = own.asked.size() + asked_around_max;
     // Suspects may be alive. If their answers arrive in time, they count.
     effects_.send(membership_.suspects(), direct(pending.call));
     add(pending, own_answer(pending.call));
     if (own.missing.empty()) {
         pending.deadline = now;  // finished() comes with the next tick, never from within call()
     }
-    return id;
+    return pending.call.id;
+}
+
+std::uint64_t RollCall::ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
+                            std::chrono::milliseconds patience, TimePoint now) {
+    Pending& pending = begin(std::move(verb), std::move(argument), patience, now);
+    Own& own = *pending.own();
+    own.missing.insert(whom.begin(), whom.end());
+    std::erase_if(own.missing, [this](Rank rank) { return !membership_.is_alive(rank); });
+    const bool is_asked_itself = own.missing.erase(membership_.self()) > 0;
+    pending.below = own.missing;
+    effects_.send(std::vector<Rank>(own.missing.begin(), own.missing.end()), direct(pending.call));
+    if (is_asked_itself) {
+        add(pending, own_answer(pending.call));
+    }
+    if (own.missing.empty()) {
+        pending.deadline = now;  // finished() comes with the next tick, never from within this call
+    }
+    return pending.call.id;
 }
 
 void RollCall::receive(Rank from, const Call& call, TimePoint now) {
@@ -74,10 +101,13 @@ void RollCall::receive(Rank from, const Call& call, TimePoint now) {
         return;  // the origin asks again, directly
     }
     const auto [entry, is_new] = pending_.try_emplace({call.origin, call.id});
+    Pending& pending = entry->second;
     if (!is_new) {
+        if (from == call.origin) {
+            pending.answer_to = from;  // which went around the node above
+        }
         return;
     }
-    Pending& pending = entry->second;
     pending.answer_to = from;
     pending.call = call;
     pending.call.patience = share_for_below(call.patience);
@@ -151,8 +181,8 @@ void RollCall::go_on(std::map<CallName, Pending>::iterator entry) {
     Own* own = pending.own();
     if (own != nullptr ? own->missing.empty() : pending.below.empty()) {
         finish(entry);
-    } else if (own != nullptr && own->halfway && pending.below.empty()) {
-        ask_missing_directly(pending.call, *own);
+    } else if (own != nullptr && pending.below.empty()) {
+        go_around(pending, *own);
     }
 }
 
@@ -160,9 +190,7 @@ std::set<Rank> RollCall::awaited() const {
     std::set<Rank> ranks;
     for (const auto& [name, pending] : pending_) {
         if (pending.call.silence == Call::Silence::is_suspicious) {
-            const Own* own = pending.own();
-            const auto& asked = own != nullptr && !own->halfway ? own->missing : pending.below;
-            ranks.insert(asked.begin(), asked.end());
+            ranks.insert(pending.below.begin(), pending.below.end());
         }
     }
     return ranks;
@@ -190,15 +218,39 @@ void RollCall::tick(TimePoint now) {
         Pending& pending = current->second;
         if (now >= pending.deadline) {
             finish(current);
-        } else if (Own* own = pending.own(); own != nullptr && own->halfway && now >= *own->halfway) {
-            ask_missing_directly(pending.call, *own);
+        } else if (Own* own = pending.own(); own != nullptr && own->next_round && now >= *own->next_round) {
+            *own->next_round += own->between_rounds;
+            go_around(pending, *own);
         }
     }
 }
 
-void RollCall::ask_missing_directly(const Call& call, Own& own) {
-    own.halfway.reset();
-    effects_.send(std::vector<Rank>(own.missing.begin(), own.missing.end()), direct(call));
+// Asks those of the missing nodes that nobody asks any more: a node whose parent has answered, or owes this
+// node an answer. They pass the call on. One whose answer came and could not count is asked for it alone.
+void RollCall::go_around(Pending& pending, Own& own) {
+    const Route route{.reader = membership_.self()};
+    std::vector<Rank> again;
+    std::vector<Rank> around;
+    for (const Rank rank : own.missing) {
+        if (own.asked.contains(rank)) {
+            if (!pending.below.contains(rank)) {
+                again.push_back(rank);
+            }
+            continue;
+        }
+        const auto above = membership_.parent_of(rank, route);
+        const bool is_left_alone = !above || !own.missing.contains(*above) || pending.below.contains(*above);
+        if (is_left_alone && own.asked.size() + around.size() < own.asked_max) {
+            around.push_back(rank);
+        }
+    }
+    own.asked.insert(around.begin(), around.end());
+    pending.below.insert(around.begin(), around.end());
+    pending.below.insert(again.begin(), again.end());
+    Call call = pending.call;
+    call.patience = share_for_below(2 * own.between_rounds);
+    effects_.send(around, call);
+    effects_.send(again, direct(call));
 }
 
 void RollCall::finish(std::map<CallName, Pending>::iterator entry) {
@@ -227,7 +279,7 @@ std::optional<TimePoint> RollCall::next_deadline() const {
     std::optional<TimePoint> next;
     for (const auto& [name, pending] : pending_) {
         const Own* own = pending.own();
-        next = earlier(next, earlier(own != nullptr ? own->halfway : std::nullopt, pending.deadline));
+        next = earlier(next, earlier(own != nullptr ? own->next_round : std::nullopt, pending.deadline));
     }
     return next;
 }

@@ -39,11 +39,14 @@ class RollCall {
 
     RollCall(const Membership& membership, Effects& effects) : membership_(membership), effects_(effects) {}
 
-    // Asks all nodes, including this one. After half of `patience` at the latest, asks nodes directly that
-    // the tree did not reach (because a node above them is gone). Ends after `patience` with the answers it
-    // has. Returns the id for finished().
+    // Asks all nodes, including this one. After half of `patience` at the latest, goes around nodes that have
+    // not answered, level by level: it asks those below them. Ends after `patience` with the answers it has.
+    // Returns the id for finished().
     std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                        Call::Silence silence, TimePoint now);
+    // Asks these nodes alone.
+    std::uint64_t ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
+                      std::chrono::milliseconds patience, TimePoint now);
 
     void receive(Rank from, const Call& call, TimePoint now);
     void receive(Rank from, const Answer& answer);
@@ -57,12 +60,18 @@ class RollCall {
 
   private:
     static constexpr std::size_t calls_max = 1024;  // passing through this node at a time
+    // Nodes that the origin asks besides its children. At the start of a job, when all may be late, it must
+    // not talk to all: it calls again.
+    static constexpr std::size_t asked_around_max = 48;
 
     using CallName = std::pair<Rank, std::uint64_t>;  // origin, id
     // A call of this node.
     struct Own {
-        std::set<Rank> missing;            // all nodes without an answer
-        std::optional<TimePoint> halfway;  // when to ask them directly; nothing: they have been asked
+        std::set<Rank> missing;  // all nodes without an answer
+        std::set<Rank> asked;    // by this node itself
+        std::size_t asked_max;
+        std::optional<TimePoint> next_round;  // when to go around those that are silent; nothing: never
+        std::chrono::milliseconds between_rounds;
     };
     struct Pending {
         Call call;
@@ -70,7 +79,7 @@ class RollCall {
         TimePoint deadline;
         std::map<Rank, Answer::Part> parts;
         std::set<Rank> heard;                   // whose answers are in `parts`
-        std::set<Rank> below;                   // children that owe the joined answer of their subtree
+        std::set<Rank> below;                   // asked, and owe the joined answer of their subtree
         std::map<Rank, std::uint32_t> answers;  // received from them
 
         Own* own() { return std::get_if<Own>(&answer_to); }
@@ -81,7 +90,8 @@ class RollCall {
     void add(Pending& pending, const Answer::Part& part);
     std::optional<Answer::Part> join(const Call& call, const std::vector<Answer::Part>& parts);
     void go_on(std::map<CallName, Pending>::iterator entry);
-    void ask_missing_directly(const Call& call, Own& own);
+    Pending& begin(std::string verb, std::string argument, std::chrono::milliseconds patience, TimePoint now);
+    void go_around(Pending& pending, Own& own);
     void finish(std::map<CallName, Pending>::iterator pending);
 
     const Membership& membership_;

@@ -86,7 +86,10 @@ void ProfileKeeper::collect() {
     for (const auto& [rank, uses] : told_) {
         known[std::to_string(rank.value)] = uses;
     }
-    loop_.call(uses_verb, known.dump(), collect_patience, [this](ProgressLoop::Parts parts) {
+    std::vector<Rank> whom = loop_.membership().alive();
+    std::erase_if(whom,
+                  [nodes = loop_.membership().size()](Rank rank) { return !is_asked_for_uses(rank, nodes); });
+    loop_.ask(whom, uses_verb, known.dump(), collect_patience, [this](ProgressLoop::Parts parts) {
         is_collecting_ = false;
         if (take(std::move(parts)) && waiting_bytes_ < options_.waiting_bytes_max) {
             collect();
@@ -101,7 +104,7 @@ bool ProfileKeeper::take(ProgressLoop::Parts parts) {
     ProgressLoop::Parts news;
     for (Answer::Part& part : parts) {
         if (part.text.empty()) {
-            continue;  // not one of those that are asked
+            continue;  // it does not record, or could not read the question
         }
         const std::size_t told = std::strtoull(part.text.c_str(), nullptr, 10);
         if (auto& known = told_[part.rank]; told > known) {

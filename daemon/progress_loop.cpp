@@ -361,6 +361,11 @@ std::map<std::string, std::chrono::seconds> ProgressLoop::silent_filesystems() c
     return found;
 }
 
+void ProgressLoop::ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
+                       std::chrono::milliseconds patience, std::function<void(Parts)> done) {
+    callers_[protocol_.ask(whom, std::move(verb), std::move(argument), patience, now())] = std::move(done);
+}
+
 void ProgressLoop::at(TimePoint due, Task task) {
     tasks_.emplace(due, std::move(task));
 }

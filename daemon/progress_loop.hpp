@@ -83,6 +83,9 @@ class ProgressLoop final : private Protocol::Effects {
     // Asks all nodes. `done` gets the answers.
     void call(std::string verb, std::string argument, std::chrono::milliseconds patience,
               std::function<void(Parts)> done, Call::Silence silence = Call::Silence::is_suspicious);
+    // Asks these nodes alone.
+    void ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
+             std::chrono::milliseconds patience, std::function<void(Parts)> done);
     void at(TimePoint due, Task task);
     // This node has made a direct read within the last minute.
     bool is_degraded() const { return degraded_; }

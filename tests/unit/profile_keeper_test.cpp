@@ -40,6 +40,7 @@ class OtherNodes final : public Fabric {
     explicit OtherNodes(AnswerOf answer) : answer_(std::move(answer)) {}
 
     std::deque<std::function<void()>> steps;
+    bool are_asked_alone = true;  // the calls are not to be passed on
 
     Rank self() const override { return Rank{0}; }
     std::uint32_t size() const override { return nodes; }
@@ -47,6 +48,7 @@ class OtherNodes final : public Fabric {
         const auto message = decode(frame);
         if (const auto* call = message ? std::get_if<Call>(&*message) : nullptr) {
             asked_.emplace_back(to, *call);
+            are_asked_alone = are_asked_alone && call->patience == 0ms;
         }
     }
     std::uint64_t backlog_bytes(Rank) const override { return 0; }
@@ -183,6 +185,7 @@ TEST_F(ProfileKeeperTest, RecordsWhatAllNodesUsed) {
     use(count);
     run({[this] { keeper().finish(Others::are_there); }});
     EXPECT_GT(bytes_told, nodes * answer_bytes) << "in several parts";
+    EXPECT_TRUE(fabric.are_asked_alone) << "a large job has other nodes, too";
     wait();
     EXPECT_EQ(recorded(), (Counts{{1, nodes * count}, {nodes, count}}));
 }

@@ -29,6 +29,7 @@ class Network {
         void send(std::span<const Rank> to, const Message& message) override {
             for (const Rank rank : to) {
                 network.messages_.push_back({membership.self(), rank, message});
+                peers.insert(rank);
             }
         }
         std::string answer(const std::string& verb, const std::string& argument) override {
@@ -60,6 +61,7 @@ class Network {
         Network& network;
         Membership membership;
         RollCall roll_call;
+        std::set<Rank> peers;  // to which it has sent something
         int answered = 0;
         std::size_t text_bytes = 0;  // of each answer; 0: the words below
         bool dead = false;
@@ -192,7 +194,41 @@ TEST(RollCall, NoAnswerIsTooLargeForAMessageAndAllArrive) {
     }
 }
 
-TEST(RollCall, BelowALostInnerNodeAllAreAskedDirectlyAndOnlyItIsMissing) {
+// Whatever is late, the origin talks to few: it goes around a late node level by level.
+TEST(RollCall, TheOriginGoesAroundALateInnerNodeLevelByLevel) {
+    constexpr std::uint32_t nodes = 8192;
+    struct Case {
+        std::vector<std::uint32_t> late;
+        std::size_t peers;
+    };
+    for (const auto& [late, peers] :
+         {Case{{}, 4}, Case{{1}, 4 + 4}, Case{{5}, 4 + 1 + 4}, Case{{8191}, 4 + 1}, Case{{1, 5}, 4 + 4 + 4},
+          Case{{1, 2, 3, 4}, 4 + 16}, Case{{1, 5, 21}, 4 + 4 + 4 + 4}}) {
+        Network network(nodes, 4);
+        for (const std::uint32_t rank : late) {
+            network[rank].dead = true;
+        }
+        network[0].roll_call.call("ready", "", 1000ms, Call::Silence::is_expected, network.now());
+        network.run();
+        EXPECT_EQ(network[0].result.size(), nodes - late.size());
+        EXPECT_EQ(network[0].peers.size(), peers) << late.size() << " late";
+    }
+}
+
+TEST(RollCall, NorDoesItAskAllIfAllAreLate) {
+    for (const std::size_t arity : {std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
+        Network network(8192, arity);
+        for (std::uint32_t rank = 1; rank < 8192; ++rank) {
+            network[rank].dead = true;
+        }
+        network[0].roll_call.call("ready", "", 1000ms, Call::Silence::is_expected, network.now());
+        network.run();
+        EXPECT_EQ(network[0].result.size(), 1U);
+        EXPECT_LT(network[0].peers.size(), 64U);
+    }
+}
+
+TEST(RollCall, BelowALostInnerNodeAllAreAskedAndOnlyItIsMissing) {
     for (const std::size_t arity : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
         for (std::uint32_t lost = 1; lost < 20; ++lost) {
             Network network(20, arity);
@@ -334,9 +370,8 @@ TEST(RollCall, CallsOfDifferentOriginsDoNotMix) {
     EXPECT_EQ(network[5].result.back().text, "c  9");
 }
 
-TEST(RollCall, NextDeadlineIsTheHalfAndThenTheWhole) {
-    Network network(2, 2);
-    network[1].dead = true;
+TEST(RollCall, NextDeadlineIsTheHalfAndThenEachEighth) {
+    Network network(3, 1);
     RollCall& roll_call = network[0].roll_call;
     EXPECT_FALSE(roll_call.next_deadline());
     const TimePoint start = network.now();
@@ -348,11 +383,14 @@ TEST(RollCall, NextDeadlineIsTheHalfAndThenTheWhole) {
     EXPECT_TRUE(network.messages().empty());
     roll_call.tick(start + 500ms);
     ASSERT_EQ(network.messages().size(), 1U);
-    EXPECT_EQ(network.messages().front().to, Rank{1});
-    EXPECT_EQ(std::get<Call>(network.messages().front().message).patience, 0ms);
+    EXPECT_EQ(network.messages().front().to, Rank{2}) << "below the one that is late";
+    EXPECT_EQ(std::get<Call>(network.messages().front().message).patience, 200ms);
+    for (const auto due : {625ms, 750ms, 875ms}) {
+        EXPECT_EQ(roll_call.next_deadline(), start + due);
+        roll_call.tick(start + due);
+        EXPECT_EQ(network.messages().size(), 1U) << "asked again";
+    }
     EXPECT_EQ(roll_call.next_deadline(), start + 1000ms);
-    roll_call.tick(start + 600ms);
-    EXPECT_EQ(network.messages().size(), 1U) << "asked again";
     roll_call.tick(start + 1000ms);
     EXPECT_EQ(ranks_of(network[0].result), std::vector<std::uint32_t>{0});
     EXPECT_FALSE(roll_call.next_deadline());
@@ -366,6 +404,29 @@ TEST(RollCall, ACallFromALostNodeIsDropped) {
         network.now());
     EXPECT_TRUE(network.messages().empty());
     EXPECT_FALSE(network[2].roll_call.next_deadline());
+}
+
+TEST(RollCall, SomeNodesCanBeAskedAlone) {
+    Network network(8192, 4);
+    const std::vector<Rank> some{Rank{0}, Rank{7}, Rank{512}, Rank{8000}};
+    network[0].roll_call.ask(some, "uses", "x", 1000ms, network.now());
+    network[0].roll_call.ask(std::vector{Rank{7}, Rank{8}}, "more", "", 1000ms, network.now());
+    EXPECT_EQ(network.messages().size(), 5U);
+    const TimePoint before = network.now();
+    network.run();
+    EXPECT_EQ(network.now(), before) << "waited for nothing";
+    EXPECT_EQ(network[0].finished_ids.size(), 2U);
+    EXPECT_EQ(network[0].peers, (std::set{Rank{7}, Rank{8}, Rank{512}, Rank{8000}}));
+}
+
+TEST(RollCall, OfSomeNodesALateOneIsMissing) {
+    Network network(100, 4);
+    network[7].dead = true;
+    network[0].roll_call.ask({Rank{0}, Rank{7}, Rank{50}}, "uses", "x", 1000ms, network.now());
+    network.run();
+    ASSERT_EQ(network[0].finished_ids.size(), 1U);
+    EXPECT_EQ(ranks_of(network[0].result), (std::vector<std::uint32_t>{0, 50}));
+    EXPECT_EQ(network[0].peers, (std::set{Rank{7}, Rank{50}}));
 }
 
 // The number of nodes that the parts tell of together. Each counts once, and the parts name all of them.
