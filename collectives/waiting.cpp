@@ -72,9 +72,23 @@ Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Intere
 void Waiting::ask(const ObjectKey& key, Rank whom, Rank reader, TimePoint now) {
     Wait& wait = waits_.at(key);
     const Asked* before = std::get_if<Asked>(&wait.state);
-    wait.state =
-        Asked{.whom = whom, .reader = reader, .ways_tried = before != nullptr ? before->ways_tried : 0};
+    set_state(
+        wait,
+        Asked{.whom = whom, .reader = reader, .ways_tried = before != nullptr ? before->ways_tried : 0});
+    ++asked_[whom];
     set_timer(key, wait, now);
+}
+
+void Waiting::set_state(Wait& wait, decltype(Wait::state) state) {
+    forget_asked(wait);
+    wait.state = state;
+}
+
+void Waiting::forget_asked(const Wait& wait) {
+    const auto whom = wait.asked();
+    if (whom && --asked_.at(*whom) == 0) {
+        asked_.erase(*whom);
+    }
 }
 
 void Waiting::set_timer(const ObjectKey& key, const Wait& wait, TimePoint now) {
@@ -82,12 +96,12 @@ void Waiting::set_timer(const ObjectKey& key, const Wait& wait, TimePoint now) {
 }
 
 void Waiting::read_here(const ObjectKey& key) {
-    waits_.at(key).state = ReadHere{};
+    set_state(waits_.at(key), ReadHere{});
     timers_.cancel(key);
 }
 
 void Waiting::wait_for_turn(const ObjectKey& key, TimePoint latest) {
-    waits_.at(key).state = InTurn{};
+    set_state(waits_.at(key), InTurn{});
     timers_.set(key, latest);
 }
 
@@ -114,6 +128,7 @@ std::vector<Rank> Waiting::settle(const ObjectKey& key) {
     }
     std::vector<Rank> askers = std::move(entry->second.askers);
     timers_.cancel(key);
+    forget_asked(entry->second);
     waits_.erase(entry);
     return askers;
 }
@@ -143,10 +158,8 @@ std::optional<Waiting::Due> Waiting::take_due(TimePoint now) {
 
 std::set<Rank> Waiting::awaited() const {
     std::set<Rank> ranks;
-    for (const auto& [key, wait] : waits_) {
-        if (const auto whom = wait.asked()) {
-            ranks.insert(*whom);
-        }
+    for (const auto& [rank, objects] : asked_) {
+        ranks.insert(ranks.end(), rank);
     }
     return ranks;
 }

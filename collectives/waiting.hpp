@@ -110,9 +110,12 @@ class Waiting {
     }
     void begin_deadline(Wait& wait, TimePoint now) const;
     void set_timer(const ObjectKey& key, const Wait& wait, TimePoint now);
+    void set_state(Wait& wait, decltype(Wait::state) state);
+    void forget_asked(const Wait& wait);
 
     const Options options_;
     std::map<ObjectKey, Wait> waits_;
+    std::map<Rank, std::size_t> asked_;  // for how many objects
     Timers timers_;
 };
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
+#include <string>
 
 namespace copper {
 namespace {
@@ -260,6 +262,33 @@ TEST_F(WaitingTest, KnowsWhoWasAskedForWhatAndWhoseOfficeItWas) {
     waiting.read_here(key);
     EXPECT_EQ(waiting.awaited(), std::set{parent});
     EXPECT_EQ(asked_for(), std::vector{other_key});
+    waiting.ask(key, parent, reader, start);
+    waiting.settle(other_key);
+    EXPECT_EQ(waiting.awaited(), std::set{parent}) << "for the first object";
+    waiting.settle(key);
+    EXPECT_TRUE(waiting.awaited().empty());
+}
+
+// The failure detector looks 20 times a second.
+TEST_F(WaitingTest, ToKnowWhoIsAwaitedCostsNoWalkOverAllObjects) {
+    const auto cpu_time_of = [this](int looks) {
+        const std::clock_t begin = std::clock();
+        for (int i = 0; i < looks; ++i) {
+            EXPECT_EQ(waiting.awaited(), std::set{parent});
+        }
+        return std::clock() - begin;
+    };
+    const auto add = [this](int from, int to) {
+        for (int i = from; i < to; ++i) {
+            const ObjectKey one{.kind = ObjectKind::entry, .path = "/app/" + std::to_string(i)};
+            waiting.add_local(one, FetchFor::demand, Rank{0}, {}, start);
+            waiting.ask(one, parent, reader, start);
+        }
+    };
+    add(0, 10);
+    const auto few = cpu_time_of(1000);
+    add(10, 50000);
+    EXPECT_LE(cpu_time_of(1000), 20 * few + CLOCKS_PER_SEC / 10) << "of 50,000 objects";
 }
 
 TEST_F(WaitingTest, ForgetsAskersThatAreGone) {
