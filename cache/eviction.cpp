@@ -9,8 +9,8 @@ namespace {
 constexpr std::uint64_t small_share = 10;  // one tenth of the budget
 constexpr unsigned uses_to_stay = 2;
 constexpr std::size_t ghosts_max = std::size_t{1} << 17;
-// Then the next object leaves even if it was used. The progress loop waits meanwhile, and a cache that was
-// never full may hold a million objects that are due for the main queue.
+// For one admission; then objects leave even if they were used. The progress loop waits meanwhile, and a
+// cache that was never full may hold a million objects that are due for the main queue.
 constexpr int moves_max = 4096;
 
 }  // namespace
@@ -33,8 +33,15 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
         return {kept};
     }
     std::vector<KeptPtr> leaving;
-    while (queues->bytes() + kept->bytes > budget_bytes_) {
-        leaving.push_back(next_to_leave(*queues, now));
+    for (int moves = 0; queues->bytes() + kept->bytes > budget_bytes_;) {
+        if (moves >= moves_max) {
+            queue_to_shrink(*queues).objects.front()->uses_ = 0;
+        }
+        if (KeptPtr left = next_to_leave(*queues, now)) {
+            leaving.push_back(std::move(left));
+        } else {
+            ++moves;
+        }
     }
     const bool was_here = queues->ghosts_by_hash.contains(hash_of(kept->key));
     kept->place_ = was_here ? Kept::Place::main_queue : Kept::Place::small_queue;
@@ -60,25 +67,25 @@ Eviction::Usage Eviction::usage() const {
     return {.objects = queues->objects(), .bytes = queues->bytes(), .evictions = queues->evictions};
 }
 
-// REQUIRES: a queue is not empty.
+// Takes out the next object; or nothing: it was used, and has moved to the end of a queue. REQUIRES: a queue
+// is not empty.
 KeptPtr Eviction::next_to_leave(Queues& queues, TimePoint now) const {
     if (!queues.expiring.empty() && queues.expiring.begin()->first <= now) {
         return take_out(queues, *queues.expiring.begin()->second);
     }
-    for (int moves = 0;; ++moves) {
-        Kept& kept = *queue_to_shrink(queues).objects.front();
-        const bool from_small = kept.place_ == Kept::Place::small_queue;
-        const auto uses = kept.uses_.load(std::memory_order_relaxed);
-        if (uses < (from_small ? uses_to_stay : 1) || moves == moves_max) {
-            if (from_small) {
-                remember(queues, kept.key);
-            }
-            ++queues.evictions;
-            return take_out(queues, kept);
-        }
+    Kept& kept = *queue_to_shrink(queues).objects.front();
+    const bool from_small = kept.place_ == Kept::Place::small_queue;
+    const auto uses = kept.uses_.load(std::memory_order_relaxed);
+    if (uses >= (from_small ? uses_to_stay : 1)) {
         kept.uses_.store(from_small ? 0 : uses - 1, std::memory_order_relaxed);
         move_to_end(queues, kept, from_small ? Kept::Place::main_queue : kept.place_);
+        return nullptr;
     }
+    if (from_small) {
+        remember(queues, kept.key);
+    }
+    ++queues.evictions;
+    return take_out(queues, kept);
 }
 
 Eviction::Queue& Eviction::queue_to_shrink(Queues& queues) const {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 #include <thread>
 
@@ -234,6 +235,31 @@ TEST(Eviction, WhatWasReplacedTakesNoRoom) {
     }
     EXPECT_EQ(f.cache.statistics().objects, 1U);
     EXPECT_EQ(f.cache.statistics().evictions, 0U);
+}
+
+// All threads that deliver wait meanwhile.
+TEST(Eviction, RoomForALargeObjectIsMadeInShortTimeHoweverMuchWasUsed) {
+    static constexpr std::size_t count = 200000, bytes = 300;
+    const auto cpu_time_of_admission = [](int uses) {
+        Eviction eviction(count * bytes);
+        const ObjectPtr object = make_error(ENOENT);
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto kept =
+                std::make_shared<Kept>(listing_key(static_cast<int>(i)), object, bytes, std::nullopt);
+            for (int use = 0; use < uses; ++use) {
+                kept->use();
+            }
+            EXPECT_TRUE(eviction.admit(kept, {}).empty());
+        }
+        const auto large = std::make_shared<Kept>(extent_key(1), object, extent_bytes, std::nullopt);
+        const std::clock_t begin = std::clock();
+        const auto leaving = eviction.admit(large, {});
+        const std::clock_t time = std::clock() - begin;
+        EXPECT_EQ(leaving.size(), extent_bytes / bytes + 1);
+        EXPECT_EQ(eviction.usage().evictions, leaving.size());
+        return time;
+    };
+    EXPECT_LE(cpu_time_of_admission(3), 8 * cpu_time_of_admission(0) + CLOCKS_PER_SEC / 500);
 }
 
 // Threads get, find and deliver at random; each miss is fetched by the thread that misses.
