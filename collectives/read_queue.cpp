@@ -4,15 +4,27 @@
 
 namespace copper {
 
+namespace {
+
+// What metadata takes: more than most, which is attributes of one name, and less than a full batch.
+constexpr std::uint64_t metadata_bytes = 4096;
+
+}  // namespace
+
+ReadQueue::Line ReadQueue::line_of(const ObjectKey& key) {
+    const bool is_data = key.kind == ObjectKind::extent || key.kind == ObjectKind::own_extent;
+    return is_data ? Line::data : Line::metadata;
+}
+
 void ReadQueue::add(const ObjectKey& key, ReadFor whom) {
-    of(whom).waiting.emplace(next_number_, key);
+    of(whom, line_of(key)).waiting.emplace(next_number_, key);
     places_.emplace(key, Place{.whom = whom, .number = next_number_});
     ++next_number_;
 }
 
 void ReadQueue::drop(const ObjectKey& key) {
     const auto place = places_.find(key);
-    of(place->second.whom).waiting.erase(place->second.number);
+    of(place->second.whom, line_of(key)).waiting.erase(place->second.number);
     places_.erase(place);
 }
 
@@ -25,9 +37,11 @@ void ReadQueue::promote(const ObjectKey& key) {
 
 std::uint64_t ReadQueue::before(const ObjectKey& key) const {
     const Place& place = places_.at(key);
-    const std::uint64_t ahead_of_it = place.number - of(place.whom).waiting.begin()->first;
-    const auto waiting = [this](ReadFor whom) { return std::uint64_t{of(whom).waiting.size()}; };
-    const std::uint64_t same = std::min(ahead_of_it, waiting(place.whom));
+    const Line line = line_of(key);
+    const auto& own = of(place.whom, line).waiting;
+    const std::uint64_t in_line = std::min<std::uint64_t>(place.number - own.begin()->first, own.size());
+    const std::uint64_t same =
+        in_line + std::min<std::uint64_t>(in_line + 1, of(place.whom, other(line)).waiting.size());
     switch (place.whom) {
         case ReadFor::this_node:
             return same + std::min(same + 1, waiting(ReadFor::the_job));
@@ -39,47 +53,64 @@ std::uint64_t ReadQueue::before(const ObjectKey& key) const {
     return same + waiting(ReadFor::this_node) + waiting(ReadFor::the_job);
 }
 
-bool ReadQueue::may_begin(ReadFor whom, std::uint64_t backlog_bytes) const {
-    if (of(whom).waiting.empty() || in_flight() >= options_.reads_max) {
+bool ReadQueue::may_begin(Next read, std::uint64_t backlog_bytes) const {
+    if (of(read.whom, read.line).waiting.empty() || in_flight() >= options_.reads_max) {
         return false;
     }
-    if (whom == ReadFor::this_node) {
-        return of(whom).in_flight < options_.this_node_max;
+    if (read.whom == ReadFor::this_node) {
+        return of(read.whom, Line::metadata).in_flight + of(read.whom, Line::data).in_flight <
+               options_.this_node_max;
     }
-    const std::uint64_t ahead = of(ReadFor::the_job_ahead).in_flight;
-    const std::uint64_t bytes = (of(ReadFor::the_job).in_flight + ahead) * extent_bytes;
-    return (whom == ReadFor::the_job || ahead < options_.ahead_max) &&
-           bytes + backlog_bytes < options_.bytes_for_others_max;
+    const auto for_others = [this](Line line) {
+        return of(ReadFor::the_job, line).in_flight + of(ReadFor::the_job_ahead, line).in_flight;
+    };
+    const std::uint64_t ahead = of(ReadFor::the_job_ahead, Line::metadata).in_flight +
+                                of(ReadFor::the_job_ahead, Line::data).in_flight;
+    const std::uint64_t bytes =
+        for_others(Line::data) * extent_bytes + for_others(Line::metadata) * metadata_bytes + backlog_bytes;
+    return (read.whom == ReadFor::the_job || ahead < options_.ahead_max) &&
+           bytes < options_.bytes_for_others_max * (read.line == Line::metadata ? 4 : 1);
 }
 
-std::optional<ReadQueue::ReadFor> ReadQueue::next(std::uint64_t backlog_bytes) const {
+std::optional<ReadQueue::Next> ReadQueue::next(std::uint64_t backlog_bytes) const {
     std::array order = {ReadFor::this_node, ReadFor::the_job, ReadFor::the_job_ahead};
     if (last_begun_ == ReadFor::this_node) {
         std::swap(order[0], order[1]);
     }
-    const auto* found = std::ranges::find_if(
-        order, [this, backlog_bytes](ReadFor whom) { return may_begin(whom, backlog_bytes); });
-    return found != order.end() ? std::optional(*found) : std::nullopt;
+    for (const ReadFor whom : order) {
+        const Line last = last_line_[index(whom)];
+        for (const Line line : {other(last), last}) {
+            if (may_begin({whom, line}, backlog_bytes)) {
+                return Next{whom, line};
+            }
+        }
+    }
+    return std::nullopt;
 }
 
 void ReadQueue::begin_reads(std::uint64_t backlog_bytes, std::uint64_t reads_max, const Begin& begin) {
     for (std::uint64_t begun = 0; begun < reads_max; ++begun) {
-        const auto whom = next(backlog_bytes);
-        if (!whom) {
+        const auto read = next(backlog_bytes);
+        if (!read) {
             return;
         }
-        Reads& reads = of(*whom);
+        Reads& reads = of(read->whom, read->line);
         const ObjectKey key = std::move(reads.waiting.begin()->second);
         reads.waiting.erase(reads.waiting.begin());
         places_.erase(key);
         ++reads.in_flight;
-        last_begun_ = *whom;
-        begin(key, *whom);
+        last_begun_ = read->whom;
+        last_line_[index(read->whom)] = read->line;
+        begin(key, read->whom);
     }
 }
 
 std::uint64_t ReadQueue::in_flight() const {
-    return reads_[0].in_flight + reads_[1].in_flight + reads_[2].in_flight;
+    std::uint64_t all = 0;
+    for (const Reads& reads : reads_) {
+        all += reads.in_flight;
+    }
+    return all;
 }
 
 }  // namespace copper

@@ -85,7 +85,7 @@ std::optional<Reading::Purpose> Reading::end(const ObjectKey& key, TimePoint now
         filesystem.last_ended = Ended{.at = now, .took = now - *read.called};
     }
     filesystem.answered = now;
-    filesystem.queue.ended(read.whom);
+    filesystem.queue.ended(key, read.whom);
     --in_flight_;
     return remove(entry);
 }

@@ -39,14 +39,14 @@ TEST(MoverReading, OneWantIsOneReadAtTheReaderThenABroadcast) {
 
 TEST(MoverReading, OnlyWhatIsReadForOthersMayWaitForThem) {
     Node reader(reader_of(listing_key));
-    reader.effects.backlogs[at(listing_key, 5)] = 32U << 20;
+    reader.effects.backlogs[at(listing_key, 5)] = 128U << 20;
     reader.mover.want(listing_key, FetchFor::demand, start);
     EXPECT_TRUE(reader.effects.reads.empty());
     reader.effects.backlogs.clear();
     reader.mover.backlog_shrank(start);
     EXPECT_EQ(reader.effects.reads.size(), 1U);
     Node asked(at(listing_key, 9));
-    asked.effects.backlogs[at(listing_key, 5)] = 32U << 20;
+    asked.effects.backlogs[at(listing_key, 5)] = 128U << 20;
     asked.mover.want(listing_key, FetchFor::demand, start);
     asked.mover.tick(start + Mover::Options{}.deadline);
     EXPECT_EQ(asked.effects.reads.size(), 1U);
@@ -551,7 +551,7 @@ TEST(MoverReading, ASlowReaderHasOneOtherReadTooAndTheFirstAnswerWins) {
 // Reads for others wait for the links: then another reader would be no faster.
 TEST(MoverReading, AReaderThatHasMuchToSendIsNotSlow) {
     Node reader(reader_of(listing_key), deadline(10s));
-    reader.effects.backlogs[at(listing_key, 5)] = 32U << 20;
+    reader.effects.backlogs[at(listing_key, 5)] = 128U << 20;
     reader.mover.want(listing_key, FetchFor::demand, start);
     pass(reader, start, start + 9s);
     EXPECT_EQ(reader.mover.counters().passed_on, 0U);

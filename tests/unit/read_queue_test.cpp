@@ -12,9 +12,13 @@ namespace {
 
 using ReadFor = ReadQueue::ReadFor;
 
-ObjectKey key_of(ReadFor whom, int number) {
-    return {.kind = ObjectKind::entry,
+ObjectKey key_of(ReadFor whom, int number, ObjectKind kind = ObjectKind::extent) {
+    return {.kind = kind,
             .path = "/" + std::to_string(static_cast<int>(whom)) + "/" + std::to_string(number)};
+}
+
+ObjectKey entry_of(ReadFor whom, int number) {
+    return key_of(whom, number, ObjectKind::entry);
 }
 
 class ReadQueueTest : public testing::Test {
@@ -57,7 +61,7 @@ TEST_F(ReadQueueTest, SpeculationLeavesRoomForDemand) {
     EXPECT_EQ(begin().size(), 3U);
     add(ReadFor::the_job, 1);
     EXPECT_EQ(begin(), std::vector{ReadFor::the_job}) << "it does not wait for what is fetched ahead";
-    queue.ended(ReadFor::the_job_ahead);
+    queue.ended(key_of(ReadFor::the_job_ahead, 0), ReadFor::the_job_ahead);
     EXPECT_EQ(begin(), std::vector{ReadFor::the_job_ahead});
 }
 
@@ -70,14 +74,60 @@ TEST_F(ReadQueueTest, WhatIsForOthersWaitsForTheLink) {
     EXPECT_EQ(begin(2 * extent_bytes).size(), 1U);
 }
 
+// The keys of reads that began, in order.
+std::vector<ObjectKey> begun_of(ReadQueue& queue, std::uint64_t backlog_bytes) {
+    std::vector<ObjectKey> begun;
+    queue.begin_reads(backlog_bytes, UINT64_MAX, [&](const ObjectKey& key, ReadFor) { begun.push_back(key); });
+    return begun;
+}
+
+TEST_F(ReadQueueTest, MetadataDoesNotWaitBehindDataThatWaitsForTheLink) {
+    for (const ReadFor whom : {ReadFor::the_job, ReadFor::the_job_ahead}) {
+        add(whom, 3);
+        queue.add(entry_of(whom, 7), whom);
+        EXPECT_EQ(begun_of(queue, 5 * extent_bytes), std::vector{entry_of(whom, 7)});
+        queue.ended(entry_of(whom, 7), whom);
+        queue.add(entry_of(whom, 8), whom);
+        EXPECT_TRUE(begun_of(queue, 20 * extent_bytes).empty()) << "that is too much, too";
+        for (int i = 0; i < 3; ++i) {
+            queue.drop(key_of(whom, i));
+        }
+        queue.drop(entry_of(whom, 8));
+    }
+}
+
+TEST_F(ReadQueueTest, MetadataAndDataTakeTurns) {
+    add(ReadFor::the_job, 4);
+    for (int i = 0; i < 4; ++i) {
+        queue.add(entry_of(ReadFor::the_job, i), ReadFor::the_job);
+    }
+    EXPECT_EQ(queue.before(key_of(ReadFor::the_job, 1)), 1U + 2U);
+    EXPECT_EQ(queue.before(entry_of(ReadFor::the_job, 1)), 1U + 2U);
+    std::vector<ObjectKey> expected;
+    for (int i = 0; i < 4; ++i) {
+        expected.push_back(entry_of(ReadFor::the_job, i));
+        expected.push_back(key_of(ReadFor::the_job, i));
+    }
+    EXPECT_EQ(begun_of(queue, 0), expected);
+}
+
+TEST_F(ReadQueueTest, MetadataCountsForWhatItTakes) {
+    for (int i = 0; i < 6; ++i) {
+        queue.add(entry_of(ReadFor::the_job, i), ReadFor::the_job);
+    }
+    EXPECT_EQ(begun_of(queue, 0).size(), 6U);
+    add(ReadFor::the_job, 3);
+    EXPECT_EQ(begun_of(queue, 3 * extent_bytes).size(), 2U) << "as if no metadata were being read";
+}
+
 TEST_F(ReadQueueTest, AReadBeginsWhenAnotherOneHasEnded) {
     add(ReadFor::this_node, 6);
     add(ReadFor::the_job, 3);
     EXPECT_EQ(begin().size(), 8U);
     EXPECT_TRUE(begin().empty());
-    queue.ended(ReadFor::the_job);
+    queue.ended(key_of(ReadFor::the_job, 0), ReadFor::the_job);
     EXPECT_EQ(begin(), std::vector{ReadFor::this_node});
-    queue.ended(ReadFor::this_node);
+    queue.ended(key_of(ReadFor::this_node, 0), ReadFor::this_node);
     EXPECT_TRUE(begin().empty());
 }
 
