@@ -102,9 +102,9 @@ void complete_types(Names& names, int directory, ConcurrentCalls& calls, ReadCou
 }
 
 ListedDirectoryPtr make_listed(const Names& names, Directory directory, std::optional<Version> listed) {
-    std::vector<ObjectPtr> pieces;
+    std::vector<PackedNames> pieces;
     for (std::uint32_t i = 0; !directory.has_all_names() && i < directory.first_names.size(); ++i) {
-        pieces.push_back(make_object(names.piece(i)));
+        pieces.emplace_back(names.piece(i));
     }
     return std::make_shared<ListedDirectory>(ListedDirectory{
         .object = make_directory(std::move(directory)), .pieces = std::move(pieces), .listed = listed});
@@ -234,7 +234,7 @@ ObjectPtr PosixBacking::read_piece(const ObjectKey& key, ReadCounters& counters)
     if (key.index >= listed->directory().first_names.size()) {
         return make_error(EINVAL);
     }
-    return listed->pieces.empty() ? make_object(listed->directory().names) : listed->pieces[key.index];
+    return listed->piece(key.index);
 }
 
 // The names of a batch, or the object that says why there are none.
@@ -247,8 +247,18 @@ tl::expected<PosixBacking::BatchNames, ObjectPtr> PosixBacking::batch_names(cons
     if (listed->directory().version != key.version) {
         return tl::unexpected(make_error(EAGAIN));
     }
-    auto names = listed->slice(std::size_t{key.index} * batch_entries, batch_entries);
-    return BatchNames{.directory = std::move(listed), .names = std::move(names)};
+    BatchNames batch;
+    static_assert(piece_entries % batch_entries == 0);
+    const std::size_t first = std::size_t{key.index} * batch_entries;
+    if (first < listed->directory().entries) {
+        batch.piece = listed->piece(first / piece_entries);
+        const Listing& names = *batch.piece->listing();
+        for (std::size_t i = first % piece_entries; i < names.size() && batch.names.size() < batch_entries;
+             ++i) {
+            batch.names.push_back(names.at(i));
+        }
+    }
+    return batch;
 }
 
 // A node that misses an entry in its batch asks for the entry alone: one that is gone, or has just changed.

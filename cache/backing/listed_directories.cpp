@@ -6,21 +6,14 @@
 
 namespace copper {
 
-std::vector<Listing::Entry> ListedDirectory::slice(std::size_t first, std::size_t count) const {
-    const std::size_t entries = directory().entries;
-    const std::size_t begin = std::min(first, entries);
-    std::vector<Listing::Entry> names;
-    for (std::size_t i = begin; i < begin + std::min(count, entries - begin); ++i) {
-        const Listing& piece = pieces.empty() ? directory().names : *pieces[i / piece_entries]->listing();
-        names.push_back(piece.at(i % piece_entries));
-    }
-    return names;
+ObjectPtr ListedDirectory::piece(std::size_t number) const {
+    return make_object(pieces.empty() ? directory().names : pieces[number].names());
 }
 
 std::size_t ListedDirectory::bytes() const {
     std::size_t bytes = sizeof(ListedDirectory) + object->bytes();
-    for (const ObjectPtr& piece : pieces) {
-        bytes += piece->bytes();
+    for (const PackedNames& piece : pieces) {
+        bytes += piece.bytes();
     }
     return bytes;
 }

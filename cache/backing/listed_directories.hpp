@@ -15,18 +15,19 @@
 #include <vector>
 
 #include "base/guarded.hpp"
+#include "cache/backing/packed_names.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
 
 struct ListedDirectory {
-    ObjectPtr object;               // a Directory
-    std::vector<ObjectPtr> pieces;  // of its names; none if the Directory has all
-    std::optional<Version> listed;  // of the directory itself, unless it changed while it was read
+    ObjectPtr object;                 // a Directory
+    std::vector<PackedNames> pieces;  // of its names; none if the Directory has all
+    std::optional<Version> listed;    // of the directory itself, unless it changed while it was read
 
     const Directory& directory() const { return *object->directory(); }
-    // Up to `count` names from the one at `first`: views into this.
-    std::vector<Listing::Entry> slice(std::size_t first, std::size_t count) const;
+    // A Listing. REQUIRES: there is such a piece.
+    ObjectPtr piece(std::size_t number) const;
     std::size_t bytes() const;
 };
 using ListedDirectoryPtr = std::shared_ptr<const ListedDirectory>;
@@ -35,7 +36,7 @@ using ListedDirectoryPtr = std::shared_ptr<const ListedDirectory>;
 // is listed once. The last ones are kept, up to bytes_max; in any case the very last.
 class ListedDirectories {
   public:
-    static constexpr std::size_t bytes_max = std::size_t{64} << 20;
+    static constexpr std::size_t bytes_max = std::size_t{128} << 20;
 
     // What listing a directory gives: its object, and, if that is no error, the names.
     struct Found {

@@ -55,8 +55,8 @@ class PosixBacking final : public BackingStore {
     ObjectPtr read_directory(const std::string& path, ReadCounters& counters);
     ObjectPtr read_piece(const ObjectKey& key, ReadCounters& counters);
     struct BatchNames {
-        ListedDirectoryPtr directory;
-        std::vector<Listing::Entry> names;  // views into `directory`
+        ObjectPtr piece;
+        std::vector<Listing::Entry> names;  // views into `piece`
     };
     tl::expected<BatchNames, ObjectPtr> batch_names(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_batch(const ObjectKey& key, ReadCounters& counters);

@@ -1,6 +1,13 @@
 #include "cache/backing/listed_directories.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <bit>
+#include <random>
+
+#include "cache/backing/directory_names.hpp"
 
 namespace copper {
 namespace {
@@ -16,15 +23,20 @@ ObjectPtr object_of(std::uint64_t version) {
     return make_object(std::move(directory));
 }
 
-// With names of so many bytes.
+// With names of so many bytes, which cannot be packed.
 ListedDirectories::Found directory_of(std::uint64_t version, std::size_t bytes = 100) {
+    std::mt19937_64 random;
     std::vector<Listing::NewEntry> entries;
     for (std::size_t i = 0; i * 247 < bytes; ++i) {
-        entries.push_back(
-            {.name = std::to_string(1000000 + i) + std::string(240, 'x'), .target = {}, .attributes = {}});
+        std::string name = std::to_string(1000000 + i);
+        for (int word = 0; word < 30; ++word) {
+            const auto letters = std::bit_cast<std::array<char, 8>>(random());
+            name.append(letters.data(), letters.size());
+        }
+        entries.push_back({.name = std::move(name), .target = {}, .attributes = {}});
     }
     return found({.object = object_of(version),
-                  .pieces = {make_object(Listing(std::move(entries), Listing::Detail::names_only))},
+                  .pieces = {PackedNames(Listing(std::move(entries), Listing::Detail::names_only))},
                   .listed = Version{.inode = version}});
 }
 
@@ -96,6 +108,73 @@ TEST(ListedDirectories, KeepsTheLastOneHoweverLarge) {
     directories.read("/d", [] { return directory_of(4); });
     EXPECT_EQ(directories.find("/c", 3), nullptr);
     EXPECT_NE(directories.find("/d", 4), nullptr);
+}
+
+std::string name_of(std::size_t number) {
+    return "sample_" + std::to_string(10000000 + number) + ".jpg";
+}
+
+ListedDirectories::Found list_many(std::uint64_t version, std::size_t count) {
+    DirectoryNames names;
+    for (std::size_t i = 0; i < count; ++i) {
+        names.add(name_of(i), version * 0x1000000 + i * 0x9e3779b1U % 0x1000000, S_IFREG);
+    }
+    names.sort_and_drop_repeats();
+    ListedDirectory listed{.object = object_of(version), .pieces = {}, .listed = std::nullopt};
+    for (std::uint32_t piece = 0; piece * piece_entries < count; ++piece) {
+        listed.pieces.emplace_back(names.piece(piece));
+    }
+    return found(std::move(listed));
+}
+
+TEST(ListedDirectories, TwoOfAMillionNamesDoNotListEachOtherOut) {
+    constexpr std::size_t count = 1000000;
+    ListedDirectories directories;
+    int listings = 0;
+    for (std::size_t piece = 0; piece * piece_entries < count; ++piece) {
+        for (const std::uint64_t version : {1U, 2U}) {
+            ListedDirectoryPtr listed = directories.find(path_of(version), version);
+            if (listed == nullptr) {
+                ++listings;
+                listed = directories.read(path_of(version), [&] { return list_many(version, count); }).names;
+            }
+            const ObjectPtr object = listed->piece(piece);
+            const Listing& names = *object->listing();
+            ASSERT_EQ(names.size(), std::min(piece_entries, count - piece * piece_entries));
+            EXPECT_EQ(names.name(0), name_of(piece * piece_entries));
+            EXPECT_EQ(names.name(names.size() - 1), name_of(piece * piece_entries + names.size() - 1));
+            EXPECT_EQ(names.at(7).attributes.inode,
+                      version * 0x1000000 + (piece * piece_entries + 7) * 0x9e3779b1U % 0x1000000);
+            EXPECT_EQ(names.at(7).attributes.mode, std::uint32_t{S_IFREG});
+        }
+        ASSERT_LE(listings, 2);
+    }
+    const auto bytes = directories.find(path_of(1), 1)->bytes();
+    EXPECT_LT(bytes, 20 * count) << "some 12 bytes each, and not 45";
+}
+
+TEST(ListedDirectories, PackedNamesAreWhatTheyWere) {
+    for (const std::size_t count : {0U, 1U, 7U, 2048U}) {
+        std::mt19937_64 random(count);
+        std::vector<Listing::NewEntry> entries;
+        for (std::size_t i = 0; i < count; ++i) {
+            std::string name = std::to_string(10000 + i);
+            name.resize(5 + random() % 251, static_cast<char>(random() % 200 + 48));
+            entries.push_back({.name = std::move(name),
+                               .target = {},
+                               .attributes = {.inode = random() >> random() % 64,
+                                              .mode = i % 3 == 0   ? S_IFDIR
+                                                      : i % 3 == 1 ? S_IFREG
+                                                                   : 0U}});
+        }
+        const Listing plain(std::move(entries), Listing::Detail::names_only);
+        const Listing unpacked = PackedNames(plain).names();
+        ASSERT_EQ(unpacked.size(), count);
+        for (std::size_t i = 0; i < count; ++i) {
+            EXPECT_EQ(unpacked.name(i), plain.name(i));
+            EXPECT_EQ(unpacked.at(i).attributes, plain.at(i).attributes);
+        }
+    }
 }
 
 // Programs are in the middle of the old names while others begin with the new ones.
