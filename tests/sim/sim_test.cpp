@@ -201,6 +201,26 @@ TEST(Simulation, ACutInOneDirectionSettles) {
     EXPECT_GT(changes, 0U);
 }
 
+// A node that handles its messages slowly, one after the other (its cores are busy), may be taken for lost
+// once, and nobody reads out of turn.
+TEST(Simulation, AStragglerIsWaitedFor) {
+    for_each_seed(30, [&](std::uint64_t seed) {
+        Scenario scenario = random_scenario(seed, Faults::none);
+        scenario.nodes = std::min(scenario.nodes, 100U) + 2;
+        scenario.arity = std::max<std::size_t>(scenario.arity, 2);
+        scenario.stragglers = static_cast<std::uint32_t>(1 + seed % 2);
+        scenario.straggling_max = milliseconds(3);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_EQ(report.direct_reads, 0U);
+        EXPECT_LE(report.most_reads_of_an_object, 3U);
+        EXPECT_LE(report.all_reads, report.reads.size() * 5 / 4 + 2);
+        EXPECT_LE(report.membership_changes, std::uint64_t{2 * 5} * scenario.nodes * scenario.stragglers);
+        EXPECT_LE(report.slowest, milliseconds(5000));
+    });
+}
+
 // A filesystem that stands still for three deadlines is waited for: its readers are at work, and say so.
 // Nobody else turns to it.
 TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {

@@ -74,11 +74,22 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     void receive(Rank from, const Frame& frame) {
+        const Scenario& scenario = simulation_.scenario_;
+        if (self_.value + scenario.stragglers < scenario.nodes) {
+            handle(from, frame);
+            return;
+        }
+        busy_until_ =
+            std::max(busy_until_, simulation_.now()) + simulation_.random_delay(scenario.straggling_max);
+        simulation_.at(busy_until_, [this, from, frame] { handle(from, frame); });
+    }
+
+    void handle(Rank from, const Frame& frame) {
         if (!alive_) {
             return;
         }
         if (simulation_.now() < paused_until_) {
-            simulation_.at(paused_until_, [this, from, frame] { receive(from, frame); });
+            simulation_.at(paused_until_, [this, from, frame] { handle(from, frame); });
             return;
         }
         const auto message = decode(frame);
@@ -434,7 +445,8 @@ class Simulation::Node final : public Protocol::Effects {
     std::map<ObjectKey, TimePoint> latest_calls_;  // of reads that have begun
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
-    microseconds ahead_{0};  // of its clock
+    TimePoint busy_until_{};  // of a straggler
+    microseconds ahead_{0};   // of its clock
 };
 
 // ---- the world
@@ -711,6 +723,9 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
         }
         scenario.one_way_cuts = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, 10) : 0);
         scenario.one_way_cut_max = microseconds(between(1, 20000000));
+        scenario.pause_max = microseconds(between(1, 20000000));
+        scenario.stragglers = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, nodes) : 0);
+        scenario.straggling_max = microseconds(between(1, 50000));
     }
     return scenario;
 }
@@ -724,12 +739,12 @@ std::string describe(const Scenario& s) {
          << s.read_delay_max.count() << " us, deadline " << s.deadline.count() << " ms, loss " << s.loss
          << ", corruption " << s.corruption << ", crashes " << s.crashes << " (" << s.crashes_noticed
          << " noticed), pauses " << s.pauses << ", partitions " << s.partitions << ", one-way cuts "
-         << s.one_way_cuts << ", clock jumps " << s.clock_jumps << ", duplication " << s.duplication
-         << ", slow disks " << s.slow_disks << " (" << s.slow_disk_delay.count() << " us), stall "
-         << s.stall_begin.count() << "+" << s.stall.count()
-         << (s.extents == Scenario::Extents::coded ? " us, coded" : " us") << ", slow nodes " << s.slow_nodes
-         << " (" << s.slow_bytes_per_ms << " bytes/ms), changes " << s.file_changes << ", budget "
-         << s.cache_budget_bytes;
+         << s.one_way_cuts << ", stragglers " << s.stragglers << " (" << s.straggling_max.count()
+         << " us), clock jumps " << s.clock_jumps << ", duplication " << s.duplication << ", slow disks "
+         << s.slow_disks << " (" << s.slow_disk_delay.count() << " us), stall " << s.stall_begin.count()
+         << "+" << s.stall.count() << (s.extents == Scenario::Extents::coded ? " us, coded" : " us")
+         << ", slow nodes " << s.slow_nodes << " (" << s.slow_bytes_per_ms << " bytes/ms), changes "
+         << s.file_changes << ", budget " << s.cache_budget_bytes;
     return text.str();
 }
 

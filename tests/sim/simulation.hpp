@@ -73,6 +73,9 @@ struct Scenario {
     std::uint32_t crashes_noticed = 0;  // of them: the others are told, each at a time of its own
     std::uint32_t pauses = 0;           // of a node, which then goes on
     microseconds pause_max{3000000};
+    std::uint32_t stragglers =
+        0;  // nodes, the last ones, that handle one message after the other in this time
+    microseconds straggling_max{20000};
     std::uint32_t file_changes = 0;
     std::uint32_t huge_changes = 0;      // of the names of the huge directory
     microseconds stall_begin{0};         // the backing filesystem answers nobody from then on
