@@ -320,6 +320,7 @@ InstanceRecord Node::make_record() const {
             .user = ::geteuid(),
             .job = options_.job,
             .batch_job = options_.batch_job,
+            .batch_run = options_.batch_run,
             .launch = options_.launch,
             .rank = place_.rank,
             .nodes = place_.nodes,
@@ -531,6 +532,7 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
         return to_text({.error = start_error_,
                         .taken = taken_,
                         .batch_job = occupant_ ? occupant_->batch_job : "",
+                        .batch_run = occupant_ ? occupant_->batch_run : "",
                         .launch = occupant_ ? occupant_->launch : "",
                         .is_served = occupant_ && is_running(*occupant_)});
     }

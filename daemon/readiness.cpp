@@ -32,8 +32,10 @@ void add_others(json& node, const ReadyAnswer& answer) {
         node["taken"] = text_of(answer.taken);
     }
     if (!answer.batch_job.empty()) {
-        node.update(
-            {{"batch_job", answer.batch_job}, {"launch", answer.launch}, {"is_served", answer.is_served}});
+        node.update({{"batch_job", answer.batch_job},
+                     {"batch_run", answer.batch_run},
+                     {"launch", answer.launch},
+                     {"is_served", answer.is_served}});
     }
 }
 
@@ -46,6 +48,7 @@ ReadyAnswer read_answer(const std::string& text) {
                                         ? Taken::nothing
                                         : static_cast<Taken>(name - taken_names.begin()),
                            .batch_job = read.value("batch_job", ""),
+                           .batch_run = read.value("batch_run", ""),
                            .launch = read.value("launch", ""),
                            .is_served = read.value("is_served", false)};
     });

@@ -24,6 +24,7 @@ struct ReadyAnswer {
     Taken taken = Taken::nothing;
     // If there is an error: the batch job and the launch whose mirror has the mount, alive or dead.
     std::string batch_job = {};
+    std::string batch_run = {};
     std::string launch = {};
     bool is_served = false;  // by a live daemon of that launch
 };

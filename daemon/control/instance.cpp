@@ -4,12 +4,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -21,6 +18,7 @@
 #include "base/json_text.hpp"
 #include "base/own_files.hpp"
 #include "base/shell_quote.hpp"
+#include "daemon/control/fingerprint.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/python_module.hpp"
@@ -57,6 +55,7 @@ nlohmann::json to_json(const InstanceRecord& record) {
             {"user", record.user},
             {"job", record.job},
             {"batch_job", record.batch_job},
+            {"batch_run", record.batch_run},
             {"launch", record.launch},
             {"rank", record.rank},
             {"nodes", record.nodes},
@@ -85,6 +84,7 @@ InstanceRecord record_from(const nlohmann::json& json) {
     // Earlier versions have none.
     record.log_dir = json.value("log_dir", "");
     record.launch = json.value("launch", "");
+    record.batch_run = json.value("batch_run", "");
     return record;
 }
 
@@ -191,6 +191,10 @@ bool are_different_jobs(const std::string& one, const std::string& other) {
     return !one.empty() && !other.empty() && one != other;
 }
 
+bool is_earlier_run(const std::string& run, const std::string& own_run) {
+    return !run.empty() && !own_run.empty() && own_run != batch_job_first_run && run != own_run;
+}
+
 std::string already_served(const InstanceRecord& served, const std::string& batch_job) {
     const std::string text = served.mount + ": already served, by process " + std::to_string(served.pid);
     return served.batch_job.empty() || served.batch_job == batch_job
@@ -220,10 +224,7 @@ tl::expected<void, std::string> check_room() {
 }
 
 std::string name_of_instance(const std::string& mount) {
-    std::array<char, 17> hash = {};
-    std::snprintf(hash.data(), hash.size(), "%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(mount.data(), mount.size())));
-    return hash.data();
+    return fingerprint_of(mount);
 }
 
 std::string instance_directory(uid_t user, const std::string& mount) {

@@ -32,6 +32,7 @@ struct InstanceRecord {
     uid_t user = 0;
     std::string job = {};        // the job's name
     std::string batch_job = {};  // the job's id in the batch system; empty: none
+    std::string batch_run = {};  // which run of that job, as batch_job_run()
     std::string launch = {};     // the same on all nodes of one launch, and on no others; empty: unknown
     std::uint32_t rank = 0;
     std::uint32_t nodes = 1;
@@ -84,6 +85,8 @@ std::string stop_command_for(const std::string& batch_job, const std::string& mo
 // The rule for every command that uses, changes or ends a mirror: a mirror serves its own batch job and no
 // other. A process that names no job may be in any: ssh passes no variables of the batch system on.
 bool are_different_jobs(const std::string& one, const std::string& other);
+// Whether a mirror of this process's batch job is left over from an earlier run of it. `run`: the mirror's.
+bool is_earlier_run(const std::string& run, const std::string& own_run);
 
 // The error for a launch whose mount is taken by `served`; `batch_job`: the new launch's job.
 std::string already_served(const InstanceRecord& served, const std::string& batch_job);

@@ -10,6 +10,7 @@
 
 #include "base/mount_table.hpp"
 #include "base/path.hpp"
+#include "daemon/control/fingerprint.hpp"
 #include "daemon/control/memory_limit.hpp"
 #include "daemon/control/option_values.hpp"
 
@@ -19,6 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t memory_share_default = 4;  // a quarter
+
+std::string value(const char* variable) {
+    const char* text = std::getenv(variable);
+    return text != nullptr ? text : "";
+}
 
 }  // namespace
 
@@ -34,10 +40,6 @@ void drop_nested(std::vector<std::string>& trees) {
 }
 
 std::string batch_job_id() {
-    const auto value = [](const char* variable) {
-        const char* text = std::getenv(variable);
-        return std::string(text != nullptr ? text : "");
-    };
     // In programs that `flux run` started within a batch job, FLUX_JOB_ID names the run, not the job.
     for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID"}) {
         if (const auto id = value(variable); !id.empty()) {
@@ -55,6 +57,19 @@ std::string batch_job_id() {
     if (const auto id = value("JOB_ID"); !id.empty() && !value("SGE_ROOT").empty()) {
         const auto task = value("SGE_TASK_ID");
         return task.empty() || task == "undefined" ? id : id + "." + task;
+    }
+    return {};
+}
+
+std::string batch_job_run() {
+    if (!value("PBS_JOBID").empty()) {
+        // MoM makes a new cookie for each run. It opens MoM's doors, so it is in no record.
+        const auto cookie = value("PBS_JOBCOOKIE");
+        return cookie.empty() ? "" : fingerprint_of(cookie);
+    }
+    if (!value("SLURM_JOB_ID").empty()) {
+        const auto restarts = value("SLURM_RESTART_COUNT");  // sbatch(1)
+        return restarts.empty() ? batch_job_first_run : restarts;
     }
     return {};
 }

@@ -40,5 +40,10 @@ inline constexpr std::uint64_t cache_bytes_min = std::uint64_t{16} << 20;
 
 // The job's id from the batch system, whatever --job says; empty: none.
 std::string batch_job_id();
+// Which run of the job this is: a job that is put back into the queue keeps its id. Slurm counts the runs;
+// elsewhere it is any text. Empty: unknown, or no job.
+std::string batch_job_run();
+// For a process that Slurm has not told of a restart: usually the first run.
+inline constexpr const char* batch_job_first_run = "0";
 
 }  // namespace copper

@@ -402,6 +402,11 @@ std::vector<OptionRow> hidden_rows() {
          .help = "the job's id in the batch system",
          .audience = hidden,
          .take = take_id<&DaemonOptions::batch_job>},
+        {.name = "batch-run",
+         .argument = "ID",
+         .help = "which run of the batch job",
+         .audience = hidden,
+         .take = take_id<&DaemonOptions::batch_run>},
         {.name = "launch",
          .argument = "ID",
          .help = "tells the daemons of one launch from all others",
@@ -480,7 +485,8 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
     }
     for (const auto& [flag, text] :
          {std::pair("--log-dir=", options.log_dir), std::pair("--profile-dir=", options.profile_dir),
-          std::pair("--batch-job=", options.batch_job), std::pair("--launch=", options.launch),
+          std::pair("--batch-job=", options.batch_job), std::pair("--batch-run=", options.batch_run),
+          std::pair("--launch=", options.launch),
           std::pair("--private-directory=", options.private_directory)}) {
         if (!text.empty()) {
             flags.push_back(flag + text);

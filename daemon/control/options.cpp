@@ -65,6 +65,7 @@ tl::expected<DaemonOptions, std::string> resolve_options(const FlagTexts& flags,
     }
     if (options.batch_job.empty()) {
         options.batch_job = batch_job_id();
+        options.batch_run = batch_job_run();
     }
     if (options.job.empty()) {
         options.job = options.batch_job.empty() ? "local-" + std::to_string(::getpid()) : options.batch_job;

@@ -58,8 +58,9 @@ struct DaemonOptions {
     // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.
     std::vector<std::string> run_everywhere;
     std::string
-        batch_job;       // --batch-job ID; default: from PBS, Slurm or Flux, which tell it to some nodes only
-    std::string launch;  // --launch ID: as in InstanceRecord
+        batch_job;  // --batch-job ID; default: from PBS, Slurm or Flux, which tell it to some nodes only
+    std::string batch_run;  // --batch-run ID: as in InstanceRecord
+    std::string launch;     // --launch ID: as in InstanceRecord
     // --private-directory DIR: the same on all nodes of a job; default: usual_private_directory()
     std::string private_directory;
 

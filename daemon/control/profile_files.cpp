@@ -2,15 +2,14 @@
 
 #include <pwd.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+
+#include "daemon/control/fingerprint.hpp"
 
 namespace copper {
 namespace {
@@ -79,10 +78,7 @@ std::string profile_name(const std::string& program, std::vector<std::string> tr
     for (const auto& tree : trees) {
         all += tree + '\0';
     }
-    std::array<char, 17> hash = {};
-    std::snprintf(hash.data(), hash.size(), "%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(all.data(), all.size())));
-    return program + "-" + hash.data() + profile_suffix;
+    return program + "-" + fingerprint_of(all) + profile_suffix;
 }
 
 }  // namespace copper

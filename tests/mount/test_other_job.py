@@ -1,6 +1,7 @@
 """A mirror serves its own batch job. A later job of the same user, with the same mount, never reads the snapshot of another
 one: that of a job that is over is ended, and beside that of a live job nothing uses it, and the job is told."""
 
+import json
 import os
 import pathlib
 import signal
@@ -32,15 +33,15 @@ class OtherJobTestCase(MountTestCase):
         program.chmod(0o755)
         self.value = f"{self.tree}/value"
 
-    def environment_of(self, job):
-        environment = clean_environment(PBS_JOBID=job, PBS_CONF_FILE="/dev/null")
+    def environment_of(self, job, **more):
+        environment = clean_environment(PBS_CONF_FILE="/dev/null", **({"PBS_JOBID": job} if job else {}), **more)
         environment["PATH"] = f"{self.batch}/bin:{environment['PATH']}"
         return environment
 
-    def launch_first(self, nodes=1):
+    def launch_first(self, nodes=1, **environment):
         """Job 1 reads the file. Then the file changes."""
         pathlib.Path(self.value).write_text("1\n", encoding="utf-8")
-        self.job = self.launch(nodes=nodes, trees=[self.tree], environment={"PBS_JOBID": FIRST})
+        self.job = self.launch(nodes=nodes, trees=[self.tree], environment=environment or {"PBS_JOBID": FIRST})
         for node in range(nodes):
             self.assertEqual("1\n", pathlib.Path(self.job.mirrored(node, self.value)).read_text(encoding="utf-8"))
         pathlib.Path(self.value).write_text("2\n", encoding="utf-8")
@@ -48,14 +49,15 @@ class OtherJobTestCase(MountTestCase):
     def says_of_first(self, life):
         pathlib.Path(self.batch, FIRST).write_text(life, encoding="utf-8")
 
-    def second(self, *words, code=0):
+    def second(self, *words, code=0, environment=None):
         """What a command of job 2 prints on standard output and error."""
-        done = self.job.command(*words[:1], "--mount", self.job.mount, *words[1:], environment=self.environment_of(SECOND))
+        done = self.job.command(*words[:1], "--mount", self.job.mount, *words[1:],
+                                environment=environment or self.environment_of(SECOND))
         self.assertEqual(code, done.returncode, done.stdout + done.stderr)
         return done.stdout, done.stderr
 
-    def launch_second(self, nodes=1, code=0):
-        return self.second("launch", "--local", str(nodes), "--tree", self.tree, code=code)
+    def launch_second(self, nodes=1, code=0, environment=None):
+        return self.second("launch", "--local", str(nodes), "--tree", self.tree, code=code, environment=environment)
 
     def processes_of_first(self):
         return {pid for pid, words in self.job.own_processes().items() if f"--batch-job={FIRST}" in words}
@@ -184,6 +186,88 @@ class OtherJob(OtherJobTestCase):
         self.check_first_serves()
         self.second("stop", "--batch-job", FIRST)
         self.assertEqual([], self.job.leftovers())
+
+    def test_mirror_of_no_job(self):
+        """It was launched outside all batch jobs, or this process is outside: whose it is cannot be known."""
+        for first, job, says in (("", SECOND, "^copper: warning: {mount} belongs to no batch job, so its files may be older than "
+                                              "this job"),
+                                 (FIRST, "", f"^copper: {{mount}} is the mirror of job {FIRST}, and this process is in no job")):
+            with self.subTest(first=first):
+                self.launch_first(**({"PBS_JOBID": first} if first else {"COPPER_PROFILE": "off"}))
+                says = says.format(mount=self.job.root(0))
+                for words in (["run", "--", "cat", self.job.mirrored(0, self.value)], ["env"]):
+                    said, wrong = self.second(*words, environment=self.environment_of(job))
+                    self.assertRegex(wrong, says)
+                    if words[0] == "run":
+                        self.assertEqual(("1\n", 1), (said, wrong.count("\n")), wrong)
+                # One process of a step tells it, not each.
+                for variable, rank in (("OMPI_COMM_WORLD_RANK", 1), ("SLURM_PROCID", 7), ("PMI_RANK", 0)):
+                    _, wrong = self.second("run", "--", "true", environment=self.environment_of(job, **{variable: rank}))
+                    self.assertEqual(rank == 0, bool(wrong), wrong)
+
+    def check_next_run(self, first, second):
+        """A job that is put back into the queue keeps its id."""
+        for nodes in (1, 2):
+            with self.subTest(nodes=nodes):
+                self.launch_first(nodes, **first)
+                daemons = self.job.daemons()
+                again = self.environment_of("", **second)
+                job = second.get("SLURM_JOB_ID", FIRST)
+                for words in (["env"], ["run", "--", "cat", self.value]):
+                    self.assertRegex(self.second(*words, code=1, environment=again)[1],
+                                     f"^copper: {self.job.root(0)} is the mirror of an earlier run of job {job}, ")
+                self.assertIn(f"an earlier run of job {job} is over: ending its mirror",
+                              self.launch_second(nodes, environment=again)[1])
+                for node in range(nodes):
+                    self.assertEqual("2\n", self.second("run", "--node", str(node), "--", "cat",
+                                                        self.job.mirrored(node, self.value), environment=again)[0])
+                self.assertEqual(set(), set(daemons) & self.job.own_processes().keys())
+                self.assertIn("already served", self.launch_second(nodes, code=1, environment=again)[1])
+                self.second("stop", environment=again)
+
+    def test_next_run_of_the_job_in_slurm(self):
+        self.check_next_run({"SLURM_JOB_ID": "17"}, {"SLURM_JOB_ID": "17", "SLURM_RESTART_COUNT": "1"})
+
+    def test_next_run_of_the_job_in_pbs(self):
+        self.check_next_run({"PBS_JOBID": FIRST, "PBS_JOBCOOKIE": "one"}, {"PBS_JOBID": FIRST, "PBS_JOBCOOKIE": "two"})
+
+    def test_job_with_the_mount_and_job_with_its_nodes(self):
+        """Job 1 has DIR here, launched from another node; job 2 has DIR.0."""
+        self.job = self.prepare(trees=[self.tree])
+        pathlib.Path(self.value).write_text("1\n", encoding="utf-8")
+        self.second("launch", "--launcher", "none", "--create-mount", "--tree", self.tree, environment=self.environment_of(FIRST))
+        first = pathlib.Path(self.job.mount + self.value)
+        self.assertEqual("1\n", first.read_text(encoding="utf-8"))
+        for record in pathlib.Path("/tmp").glob("copper-[0-9]*/launch-*.json"):
+            if json.loads(record.read_text(encoding="utf-8"))["mount"] == self.job.mount:
+                record.unlink()
+        pathlib.Path(self.value).write_text("2\n", encoding="utf-8")
+        self.says_of_first("alive")
+        self.launch_second()
+        self.assertEqual("2\n", self.second("run", "--", "cat", self.job.mirrored(0, self.value))[0])
+        self.second("prefetch", self.tree)
+        self.assertEqual(SECOND, json.loads(self.second("status", "--json")[0])["job"])
+        self.assertIn("1 of 1 nodes served 1 files", self.second("stop")[0])
+        self.assertEqual([self.job.mount], mounts_below(self.job.directory))
+        self.assertEqual("1\n", first.read_text(encoding="utf-8"))
+        self.second("stop", environment=self.environment_of(FIRST))
+
+    def test_stop_does_not_need_the_launcher_of_a_job_that_is_over(self):
+        for words in (["stop"], ["stop", "--batch-job", FIRST]):
+            with self.subTest(words):
+                self.launch_first()
+                self.check_stop_without_launcher(words)
+
+    def check_stop_without_launcher(self, words):
+        for record in pathlib.Path("/tmp").glob("copper-[0-9]*/*.json"):
+            if json.loads(record.read_text(encoding="utf-8"))["mount"] == self.job.mount:
+                record.unlink()  # of the launch
+        for record in pathlib.Path("/tmp").glob("copper-[0-9]*/*/record.json"):
+            content = json.loads(record.read_text(encoding="utf-8"))
+            if content["mount"] == self.job.root(0):
+                record.write_text(json.dumps({**content, "run_everywhere": ["false"]}), encoding="utf-8")
+        self.says_of_first("over")
+        self.assertIn("could not clean up on all other nodes", self.second(*words)[1])
 
     def test_elements_of_an_array(self):
         self.job = self.launch(nodes=1, trees=[self.tree], environment={"SLURM_JOB_ID": "17", "SLURM_ARRAY_JOB_ID": "17"})

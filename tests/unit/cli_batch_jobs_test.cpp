@@ -1,8 +1,13 @@
 #include "tools/copper/batch_jobs.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temporary_directory.hpp"
 
 namespace copper::cli {
 namespace {
@@ -42,6 +47,15 @@ TEST(BatchJobs, AJobIsOverOnlyIfTheBatchSystemSaysSo) {
     EXPECT_EQ(slurm(0, "17 SUSPENDED\n"), JobLife::alive);
     EXPECT_EQ(slurm(0, "17 CANCELLED\n"), JobLife::over);
     EXPECT_EQ(slurm(0, "17 PENDING\n"), JobLife::over) << "put back into the queue";
+    for (const auto* state :
+         {"BOOT_FAIL", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REQUEUE_FED",
+          "REQUEUE_HOLD", "RESV_DEL_HOLD", "REVOKED", "SPECIAL_EXIT", "TIMEOUT"}) {
+        EXPECT_EQ(slurm(0, std::string("17 ") + state + "\n"), JobLife::over) << state;
+    }
+    for (const auto* state :
+         {"CONFIGURING", "REQUEUED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "NEW_STATE"}) {
+        EXPECT_EQ(slurm(0, std::string("17 ") + state + "\n"), JobLife::alive) << state;
+    }
     EXPECT_EQ(slurm(0, "18 RUNNING\n19 RUNNING\n"), JobLife::over) << "others of its array";
     EXPECT_EQ(slurm(1, "slurm_load_jobs error: Unable to contact slurm controller\n"), JobLife::unknown);
 
@@ -71,6 +85,30 @@ TEST(BatchJobs, OnlyIdsOfTheSameBatchSystemAreAskedFor) {
     EXPECT_EQ(question_about(Scheduler::lsf, "17[2]").back(), "17[2]");
     EXPECT_EQ(question_about(Scheduler::grid_engine, "17.2").back(), "17");
     EXPECT_TRUE(question_about(Scheduler::grid_engine, "x").empty());
+}
+
+TEST(BatchJobs, AllQuestionsTogetherHaveOneTimeLimit) {
+    const test::TemporaryDirectory directory;
+    const auto program = directory.path() + "/squeue";
+    std::ofstream(program) << "#!/bin/sh\necho >>\"$0.asked\"\nexec sleep 30\n";
+    ::chmod(program.c_str(), 0755);
+    const std::string path = std::getenv("PATH");
+    ::setenv("PATH", (directory.path() + ":" + path).c_str(), 1);
+    ::setenv("SLURM_JOB_ID", "1", 1);
+    const auto begin = std::chrono::steady_clock::now();
+    JobQuestions questions(std::chrono::milliseconds(300));
+    for (int job = 10; job < 40; ++job) {
+        const auto& answer = questions.ask(std::to_string(job));
+        EXPECT_EQ(answer.life, JobLife::unknown);
+        EXPECT_NE(answer.reason.find("whether job " + std::to_string(job) + " still runs is unknown: squeue"),
+                  std::string::npos)
+            << answer.reason;
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+    EXPECT_EQ(questions.answers().size(), 30U);
+    EXPECT_EQ(std::filesystem::file_size(program + ".asked"), 1U);
+    ::unsetenv("SLURM_JOB_ID");
+    ::setenv("PATH", path.c_str(), 1);
 }
 
 }  // namespace

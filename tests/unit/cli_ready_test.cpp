@@ -27,10 +27,14 @@ TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
 TEST(Readiness, NamesTheJobThatHasTheMount) {
     const auto read = parse_readiness(
         R"({"copper":"ready","ready":0,"nodes":1,"failed":[{"host":"cn2","reason":"served","batch_job":"17",)"
-        R"("launch":"5eed","is_served":true}],"done":true})");
+        R"("batch_run":"1","launch":"5eed","is_served":true}],"done":true})");
     ASSERT_TRUE(read && read->failed.size() == 1);
-    const Readiness::Failed failed{
-        .host = "cn2", .reason = "served", .batch_job = "17", .launch = "5eed", .is_served = true};
+    const Readiness::Failed failed{.host = "cn2",
+                                   .reason = "served",
+                                   .batch_job = "17",
+                                   .batch_run = "1",
+                                   .launch = "5eed",
+                                   .is_served = true};
     EXPECT_EQ(read->failed[0], failed);
 }
 

@@ -26,6 +26,7 @@ InstanceRecord a_record(const std::string& name) {
             .user = ::geteuid(),
             .job = "17",
             .batch_job = "17.server",
+            .batch_run = "1",
             .launch = "5eed",
             .rank = 2,
             .nodes = 4,
@@ -61,6 +62,7 @@ TEST(Instance, TheRecordIsThereAsLongAsItsOwner) {
         EXPECT_EQ(read->made_directories, record.made_directories);
         EXPECT_EQ(read->run_everywhere, record.run_everywhere);
         EXPECT_EQ(read->batch_job, record.batch_job);
+        EXPECT_EQ(read->batch_run, record.batch_run);
         EXPECT_EQ(read->launch, record.launch);
         EXPECT_EQ(read->log_dir, record.log_dir);
 
@@ -103,6 +105,15 @@ TEST(Instance, JobsDifferIfBothAreNamed) {
     EXPECT_FALSE(are_different_jobs("17.server", ""));
     EXPECT_FALSE(are_different_jobs("", "17.server"));
     EXPECT_FALSE(are_different_jobs("", ""));
+}
+
+TEST(Instance, RunsOfAJobDifferIfBothAreKnown) {
+    EXPECT_TRUE(is_earlier_run("0", "1"));
+    EXPECT_TRUE(is_earlier_run("1", "2"));
+    EXPECT_FALSE(is_earlier_run("1", "1"));
+    EXPECT_FALSE(is_earlier_run("1", "0")) << "Slurm does not tell the count to all processes";
+    EXPECT_FALSE(is_earlier_run("", "1"));
+    EXPECT_FALSE(is_earlier_run("1", ""));
 }
 
 TEST(Instance, WhatAKilledDaemonLeftIsTakenOver) {

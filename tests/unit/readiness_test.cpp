@@ -54,10 +54,13 @@ TEST(Readiness, FailedNodesAreNamed) {
 }
 
 TEST(Readiness, TheOtherJobThatHasTheMountIsNamed) {
-    const ReadyAnswer answer{.error = "served", .batch_job = "17", .launch = "5eed", .is_served = true};
+    const ReadyAnswer answer{
+        .error = "served", .batch_job = "17", .batch_run = "1", .launch = "5eed", .is_served = true};
     const auto state = ready_state({{Rank{0}, to_text(answer)}}, 1, Look::again, name_of);
-    EXPECT_EQ(json::parse(state.line)["failed"],
-              json::parse(R"([{"host": "cn0", "reason": "served", "batch_job": "17", "launch": "5eed",
+    EXPECT_EQ(
+        json::parse(state.line)["failed"],
+        json::parse(
+            R"([{"host": "cn0", "reason": "served", "batch_job": "17", "batch_run": "1", "launch": "5eed",
                                "is_served": true}])"));
 }
 

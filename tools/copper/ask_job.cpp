@@ -1,11 +1,8 @@
 #include "tools/copper/ask_job.hpp"
 
-#include <unistd.h>
-
 #include <optional>
 #include <set>
 
-#include "tools/copper/instances.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/table.hpp"
 
@@ -29,9 +26,8 @@ std::string why_departed(const ControlReply& reply, std::uint32_t rank) {
 
 }  // namespace
 
-Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request,
-                             const std::string& command) {
-    const auto found = instances_named(mount, ::getuid());
+Result<ControlReply> ask_job(const std::string& mount, const std::vector<Found>& found,
+                             const ControlRequest& request, const std::string& command) {
     if (found.empty()) {
         return no_daemon_here(mount, {.name = command});
     }

@@ -9,14 +9,15 @@
 
 #include "daemon/control/control.hpp"
 #include "tools/copper/failure.hpp"
+#include "tools/copper/instances.hpp"
 
 namespace copper::cli {
 
-// Asks the job of `mount` through any daemon of it on this node that answers. Asks successors on this node
+// Asks the job of `mount` through any of its daemons on this node (`found`) that answers. Asks successors
 // directly.
 // `command`: what the user shall type on one of the job's nodes, if this is none.
-Result<ControlReply> ask_job(const std::string& mount, const ControlRequest& request,
-                             const std::string& command);
+Result<ControlReply> ask_job(const std::string& mount, const std::vector<Found>& found,
+                             const ControlRequest& request, const std::string& command);
 
 // The replies of all nodes by rank. A node without a reply gets {rank, host, state: "lost", why}. Its host is
 // "" unless a daemon or `hosts` knows it.

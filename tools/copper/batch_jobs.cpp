@@ -18,12 +18,13 @@ namespace copper::cli {
 
 namespace {
 
-constexpr std::chrono::milliseconds patience{10000};
-
 const std::set<std::string_view> pbs_over = {"C", "F", "X", "Q", "H", "W"};
-const std::set<std::string_view> slurm_over = {"BOOT_FAIL", "CANCELLED", "COMPLETED",     "DEADLINE",
-                                               "FAILED",    "NODE_FAIL", "OUT_OF_MEMORY", "PENDING",
-                                               "REVOKED",   "TIMEOUT"};
+// squeue(1), "Job state codes". Missing here: COMPLETING, CONFIGURING, REQUEUED, RESIZING, RUNNING,
+// SIGNALING, STAGE_OUT, STOPPED and SUSPENDED, in which processes may be left.
+const std::set<std::string_view> slurm_over = {"BOOT_FAIL", "CANCELLED",    "COMPLETED",     "DEADLINE",
+                                               "FAILED",    "NODE_FAIL",    "OUT_OF_MEMORY", "PENDING",
+                                               "PREEMPTED", "REQUEUE_FED",  "REQUEUE_HOLD",  "RESV_DEL_HOLD",
+                                               "REVOKED",   "SPECIAL_EXIT", "TIMEOUT"};
 const std::set<std::string_view> flux_over = {"INACTIVE", "DEPEND", "PRIORITY", "SCHED"};
 const std::set<std::string_view> lsf_over = {"DONE", "EXIT", "PEND", "PSUSP"};
 
@@ -190,9 +191,7 @@ std::set<std::string> filters() {
     return names;
 }
 
-}  // namespace
-
-JobAnswer ask_about_job(const std::string& job) {
+JobAnswer ask_about_job(const std::string& job, std::chrono::milliseconds patience) {
     const auto scheduler = scheduler_here();
     const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
     if (words.empty()) {
@@ -204,6 +203,9 @@ JobAnswer ask_about_job(const std::string& job) {
             .life = JobLife::unknown,
             .reason = "whether job " + job + " still runs is unknown: " + words.front() + ": " + why};
     };
+    if (patience.count() <= 0) {
+        return unknown("does not answer in time");
+    }
     const auto output = capture(words, patience, filters());
     if (!output) {
         return unknown(output.error().reason);
@@ -218,6 +220,19 @@ JobAnswer ask_about_job(const std::string& job) {
             break;
     }
     return unknown(output->text.substr(0, output->text.find('\n')));
+}
+
+}  // namespace
+
+const JobAnswer& JobQuestions::ask(const std::string& job) {
+    const auto [answer, is_new] = answers_.try_emplace(job);
+    if (is_new) {
+        const auto begin = std::chrono::steady_clock::now();
+        answer->second = ask_about_job(job, left_);
+        left_ -=
+            std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    }
+    return answer->second;
 }
 
 }  // namespace copper::cli

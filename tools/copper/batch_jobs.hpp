@@ -1,6 +1,8 @@
 // Asks the batch system whether another job still runs.
 #pragma once
 
+#include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,8 +18,18 @@ struct JobAnswer {
     std::string reason = {};  // in words, for a message
 };
 
-// Asks the batch system of this process's job about another job. Takes at most 10 s.
-JobAnswer ask_about_job(const std::string& job);
+// Asks the batch system of this process's job about other jobs, once about each. All questions together take
+// at most `patience`: a batch system that hangs holds up no clean-up of many jobs.
+class JobQuestions {
+  public:
+    explicit JobQuestions(std::chrono::milliseconds patience = std::chrono::seconds(10)) : left_(patience) {}
+    const JobAnswer& ask(const std::string& job);
+    const std::map<std::string, JobAnswer>& answers() const { return answers_; }
+
+  private:
+    std::chrono::milliseconds left_;
+    std::map<std::string, JobAnswer> answers_;
+};
 
 // By the variable that names this process's job.
 enum class Scheduler { pbs, slurm, flux, lsf, grid_engine };

@@ -7,6 +7,7 @@
 
 #include "base/path.hpp"
 #include "base/shell_quote.hpp"
+#include "daemon/control/fingerprint.hpp"
 #include "tools/copper/originals.hpp"
 #include "tools/copper/words.hpp"
 

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/host_name.hpp"
 #include "base/shell_quote.hpp"
@@ -24,6 +26,21 @@ template <typename Record>
 Fit fit_of(const Record& record, bool runs) {
     const bool is_own = record.batch_job.empty() || record.batch_job == batch_job_id();
     return !runs ? Fit::left : is_own ? Fit::runs : Fit::runs_for_others;
+}
+
+// "job 17", "an earlier run of job 17".
+std::string owner_of(const InstanceRecord& record) {
+    return (whose(record) == Whose::earlier_runs ? "an earlier run of job " : "job ") + record.batch_job;
+}
+
+// Launchers tell each process its number in the step.
+bool is_first_of_step() {
+    return std::ranges::all_of(
+        std::array{"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "FLUX_TASK_RANK"},
+        [](const char* variable) {
+            const char* rank = std::getenv(variable);
+            return rank == nullptr || std::string_view(rank) == "0";
+        });
 }
 
 Fit fit_of(const std::string& mount) {
@@ -98,25 +115,55 @@ std::vector<Found> instances_named(const std::string& mount, uid_t user) {
     return found;
 }
 
-Result<void> check_job(const InstanceRecord& record) {
+Whose whose(const InstanceRecord& record) {
     const auto own = batch_job_id();
-    if (!are_different_jobs(own, record.batch_job)) {
+    if (own.empty() || record.batch_job.empty()) {
+        return Whose::unknown;
+    }
+    return own != record.batch_job                             ? Whose::other_jobs
+           : is_earlier_run(record.batch_run, batch_job_run()) ? Whose::earlier_runs
+                                                               : Whose::own;
+}
+
+std::vector<Found> instances_of_job(const std::string& mount) {
+    auto found = instances_named(mount, ::getuid());
+    auto best = Whose::other_jobs;
+    for (const auto& instance : found) {
+        best = std::max(best, whose(instance.record));
+    }
+    std::erase_if(found, [&](const Found& instance) { return whose(instance.record) != best; });
+    return found;
+}
+
+Result<void> check_job(const InstanceRecord& record) {
+    if (whose(record) >= Whose::unknown) {
         return {};
     }
-    return failed(record.mount + " is the mirror of job " + record.batch_job + ", not of this job (" + own +
+    return failed(record.mount + " is the mirror of " + owner_of(record) + ", not of this job (" +
+                  batch_job_id() +
                   "), and its files may be older: launch one for this job. 'copper launch' ends that of a "
                   "job that is over, and otherwise says what to do");
 }
 
 void warn_of_other_job(const std::string& mount) {
-    const auto own = batch_job_id();
-    for (const auto& [directory, record] : instances_named(mount, ::getuid())) {
-        if (are_different_jobs(own, record.batch_job)) {
-            say("warning: " + record.mount + " is the mirror of job " + record.batch_job +
-                ", not of this job (" + own + ")");
+    for (const auto& [directory, record] : instances_of_job(mount)) {
+        if (whose(record) < Whose::unknown) {
+            say("warning: " + record.mount + " is the mirror of " + owner_of(record) + ", not of this job (" +
+                batch_job_id() + ")");
             return;
         }
     }
+}
+
+void tell_if_unknown(const InstanceRecord& record) {
+    const auto own = batch_job_id();
+    if (own.empty() == record.batch_job.empty() || !is_first_of_step()) {
+        return;
+    }
+    say(own.empty() ? record.mount + " is the mirror of job " + record.batch_job +
+                          ", and this process is in no job, as far as its environment tells"
+                    : "warning: " + record.mount +
+                          " belongs to no batch job, so its files may be older than this job (" + own + ")");
 }
 
 tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command) {

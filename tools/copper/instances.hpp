@@ -32,10 +32,20 @@ struct Found {
 // The instances that `mount` names: DIR itself, or DIR.0, DIR.1, ... in this order.
 std::vector<Found> instances_named(const std::string& mount, uid_t user);
 
-// For each command that uses a mirror: fails if that serves another batch job than this process's. Commands
-// that only look warn instead.
+// Whose mirror this is. `unknown`: it, or this process, belongs to no batch job. A larger one fits better.
+enum class Whose { other_jobs, earlier_runs, unknown, own };
+Whose whose(const InstanceRecord& record);
+// Of this user's instances that `mount` names, those that fit this process's job best. One job may have DIR
+// on a node, and another one DIR.0.
+std::vector<Found> instances_of_job(const std::string& mount);
+
+// For each command that uses a mirror: fails if that serves another batch job than this process's, or an
+// earlier run of it. Commands that only look warn instead.
 Result<void> check_job(const InstanceRecord& record);
 void warn_of_other_job(const std::string& mount);
+// For a command that sends programs through it: tells if nobody can know whose it is. Of the processes of one
+// step, the first one tells it.
+void tell_if_unknown(const InstanceRecord& record);
 
 // A command of the user that works only where a daemon is.
 struct Needy {

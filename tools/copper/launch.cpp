@@ -97,6 +97,7 @@ LaunchRecord record_of(const Plan& plan, pid_t launcher) {
     return {.mount = plan.daemon.mount,
             .job = plan.daemon.job,
             .batch_job = plan.daemon.batch_job,
+            .batch_run = plan.daemon.batch_run,
             .launch = plan.daemon.launch,
             .process = {launcher, start_time_of(launcher)},
             .launcher = plan.launcher,
@@ -167,13 +168,18 @@ std::set<std::string> variables_of_application(const std::vector<std::string>& k
 // A mirror of another batch job that has the mount on some of the nodes.
 struct Occupant {
     std::string batch_job;
+    std::string batch_run;
     std::string launch;
     bool runs = false;  // on any of them
     std::vector<std::string> hosts = {};
 };
 
+bool is_of_earlier_run(const Occupant& one, const Plan& plan) {
+    return one.batch_job == plan.daemon.batch_job && is_earlier_run(one.batch_run, plan.daemon.batch_run);
+}
+
 void add(std::vector<Occupant>& occupants, const Occupant& one, const Plan& plan) {
-    if (!are_different_jobs(one.batch_job, plan.daemon.batch_job)) {
+    if (!are_different_jobs(one.batch_job, plan.daemon.batch_job) && !is_of_earlier_run(one, plan)) {
         return;
     }
     const auto same = std::ranges::find_if(occupants, [&](const Occupant& each) {
@@ -191,12 +197,13 @@ std::vector<Occupant> occupants_here(const Plan& plan) {
     std::vector<Occupant> occupants;
     for (const auto& [directory, record] : instances_named(plan.daemon.mount, ::getuid())) {
         if (std::ranges::count(plan.mounts, record.mount) != 0) {
-            add(occupants, {record.batch_job, record.launch, is_running(record), {host_name()}}, plan);
+            add(occupants,
+                {record.batch_job, record.batch_run, record.launch, is_running(record), {host_name()}}, plan);
         }
     }
     const auto launch = read_launch(plan.daemon.mount);
     if (launch && is_running(launch->process.pid, launch->process.started)) {
-        add(occupants, {launch->batch_job, launch->launch, true, {host_name()}}, plan);
+        add(occupants, {launch->batch_job, launch->batch_run, launch->launch, true, {host_name()}}, plan);
     }
     return occupants;
 }
@@ -206,7 +213,7 @@ std::vector<Occupant> occupants_of(const LaunchOutcome& outcome, const Plan& pla
     std::vector<Occupant> occupants;
     const bool is_final = outcome.end == LaunchEnd::reported && outcome.readiness;
     for (const auto& node : is_final ? outcome.readiness->failed : std::vector<Readiness::Failed>()) {
-        add(occupants, {node.batch_job, node.launch, node.is_served, {node.host}}, plan);
+        add(occupants, {node.batch_job, node.batch_run, node.launch, node.is_served, {node.host}}, plan);
     }
     return occupants;
 }
@@ -224,25 +231,31 @@ void run_on_nodes(const Plan& plan, const std::vector<std::string>& hosts,
 // Makes room for this launch: ends the mirrors of jobs that are over, and clears what
 // has no live daemon. With `failure`, if the job of one of them may still run: then nothing is changed.
 Result<void> end_occupants(const Plan& plan, const std::vector<Occupant>& occupants, const Failure& failure) {
+    JobQuestions questions;
     for (const auto& occupant : occupants) {
+        if (is_of_earlier_run(occupant, plan)) {
+            continue;  // or this run would not be
+        }
         // Where nothing lives any more, the job may still run: its programs know this mount.
-        const auto answer = ask_about_job(occupant.batch_job);
+        const auto& answer = questions.ask(occupant.batch_job);
         const bool may_end = occupant.runs ? answer.life == JobLife::over : answer.life != JobLife::alive;
         if (!may_end) {
             return tl::make_unexpected(Failure{failure.exit_code, failure.reason + "\n  " + answer.reason});
         }
     }
-    for (const auto& [job, launch, runs, hosts] : occupants) {
+    for (const auto& occupant : occupants) {
+        const auto& [job, run, launch, runs, hosts] = occupant;
         const auto& mount = plan.daemon.mount;
+        const auto whose = (is_of_earlier_run(occupant, plan) ? "an earlier run of job " : "job ") + job;
         if (!runs) {
-            say("clearing what job " + job + " has left at " + mount);
+            say("clearing what " + whose + " has left at " + mount);
             // Spares what is alive: that job may still run on other nodes.
             run_on_nodes(
                 plan, hosts,
                 clean_command({.mount = mount, .batch_job = plan.daemon.batch_job, .launch = launch}));
             continue;
         }
-        say("job " + job + " is over: ending its mirror at " + mount);
+        say(whose + " is over: ending its mirror at " + mount);
         // One of its daemons tells the others, also those on nodes that this job does not have.
         run_on_nodes(plan, {hosts.front()}, {own_program(), "stop", "--mount", mount, "--batch-job", job});
         run_on_nodes(plan,

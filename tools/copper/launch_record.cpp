@@ -35,6 +35,7 @@ nlohmann::json to_json(const LaunchRecord& record) {
     return {{"mount", record.mount},
             {"job", record.job},
             {"batch_job", record.batch_job},
+            {"batch_run", record.batch_run},
             {"launch", record.launch},
             {"pid", record.process.pid},
             {"started", record.process.started},
@@ -54,6 +55,7 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("mount").get_to(record.mount);
     json.at("job").get_to(record.job);
     json.at("batch_job").get_to(record.batch_job);
+    record.batch_run = json.value("batch_run", "");
     record.launch = json.value("launch", "");
     record.process.pid = whole_number<pid_t>(json.at("pid"));
     record.process.started = whole_number<std::uint64_t>(json.at("started"));

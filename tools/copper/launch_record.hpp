@@ -19,6 +19,7 @@ struct LaunchRecord {
     std::string mount;
     std::string job;
     std::string batch_job;
+    std::string batch_run = {};
     std::string launch;   // as in InstanceRecord
     ProcessName process;  // the launcher, which leads a process group; without a launcher, the daemon itself
     Launcher launcher;

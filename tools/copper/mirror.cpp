@@ -75,7 +75,7 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options, const Need
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
-    const auto found = instances_named(*mount, ::getuid());
+    const auto found = instances_of_job(*mount);
     for (const auto& [directory, record] : found) {
         if (record.mount != *mount && record.mount != local_mount(*mount, options.node)) {
             continue;
@@ -101,6 +101,7 @@ Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const
     if (!instance) {
         return tl::make_unexpected(instance.error());
     }
+    tell_if_unknown(*instance);
     auto trees = options.prefixes.empty() ? Result<std::vector<std::string>>(instance->trees)
                                           : places_of(options.prefixes);
     if (!trees) {

@@ -1,7 +1,5 @@
 #include "tools/copper/originals.hpp"
 
-#include <xxhash.h>
-
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -102,13 +100,6 @@ std::optional<Originals> parse_originals(std::string_view text) {
         originals.variables.push_back(std::move(*variable));
     }
     return originals;
-}
-
-std::string fingerprint_of(std::string_view value) {
-    std::array<char, 17> digits = {};
-    std::snprintf(digits.data(), digits.size(), "%016llx",
-                  static_cast<unsigned long long>(XXH3_64bits(value.data(), value.size())));
-    return digits.data();
 }
 
 }  // namespace copper::cli

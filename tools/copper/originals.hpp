@@ -14,7 +14,7 @@ inline constexpr const char* originals_variable = "COPPER_ORIGINALS";
 struct Originals {
     struct Variable {
         std::string name;
-        std::string fingerprint;              // of the value that it was given
+        std::string fingerprint;              // of the value that it was given (fingerprint_of())
         std::optional<std::string> original;  // nothing: it was not set
         bool operator==(const Variable&) const = default;
     };
@@ -26,8 +26,5 @@ struct Originals {
 // As text of one line, for the variable. The reverse returns nothing if to_text() cannot have made it.
 std::string to_text(const Originals& originals);
 std::optional<Originals> parse_originals(std::string_view text);
-
-// Tells whether a variable still has the value that it was given.
-std::string fingerprint_of(std::string_view value);
 
 }  // namespace copper::cli

@@ -39,7 +39,7 @@ struct PrefetchOptions {
 
 // One node fetches for all: the first of this machine that belongs to the job.
 Result<json> ask_first_node(const std::string& mount, const std::string& path) {
-    const auto found = instances_named(mount, ::getuid());
+    const auto found = instances_of_job(mount);
     if (found.empty()) {
         return no_daemon_here(mount, {.name = "prefetch", .arguments = "..."});
     }

@@ -24,6 +24,7 @@ Readiness readiness_from(const nlohmann::json& json) {
                                     .reason = failed.value("reason", std::string()),
                                     .taken = failed.value("taken", std::string()),
                                     .batch_job = failed.value("batch_job", std::string()),
+                                    .batch_run = failed.value("batch_run", std::string()),
                                     .launch = failed.value("launch", std::string()),
                                     .is_served = failed.value("is_served", false)});
     }

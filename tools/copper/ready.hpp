@@ -16,6 +16,7 @@ struct Readiness {
         std::string taken = {};  // "mount" or "private_directory": another user has this place there
         // As in ReadyAnswer (daemon/readiness.hpp): whose mirror has the mount.
         std::string batch_job = {};
+        std::string batch_run = {};
         std::string launch = {};
         bool is_served = false;
         bool operator==(const Failed&) const = default;

@@ -45,9 +45,10 @@ Result<json> live_statistics(const std::string& flag) {
         return tl::make_unexpected(mount.error());
     }
     warn_of_other_job(*mount);
-    return ask_sum(*mount, reported_paths, "report").map([](const JobStatistics& job) {
-        return statistics_json({.job = job.job, .nodes = job.lost}, job, job.sum);
-    });
+    return ask_sum(*mount, instances_of_job(*mount), reported_paths, "report")
+        .map([](const JobStatistics& job) {
+            return statistics_json({.job = job.job, .nodes = job.lost}, job, job.sum);
+        });
 }
 
 Result<void> write_report(const ReportOptions& options) {

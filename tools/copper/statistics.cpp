@@ -58,9 +58,10 @@ std::string paths_argument(std::size_t top_paths) {
 
 }  // namespace
 
-Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths, const std::string& command,
+Result<JobStatistics> ask_sum(const std::string& mount, const std::vector<Found>& found,
+                              std::size_t top_paths, const std::string& command,
                               std::chrono::milliseconds patience) {
-    return ask_job(mount, {verb::sum, paths_argument(top_paths), patience}, command)
+    return ask_job(mount, found, {verb::sum, paths_argument(top_paths), patience}, command)
         .map([&](const ControlReply& reply) {
             return statistics_of(reply, launched_hosts(mount), mount, top_paths);
         });
@@ -94,9 +95,9 @@ JobStatistics statistics_of(const ControlReply& reply, const std::vector<std::st
     return job;
 }
 
-Result<EachNode> ask_each_node(const std::string& mount, std::size_t top_paths,
-                               std::chrono::milliseconds patience) {
-    return ask_job(mount, {verb::stats, paths_argument(top_paths), patience}, "stats")
+Result<EachNode> ask_each_node(const std::string& mount, const std::vector<Found>& found,
+                               std::size_t top_paths, std::chrono::milliseconds patience) {
+    return ask_job(mount, found, {verb::stats, paths_argument(top_paths), patience}, "stats")
         .map([&](const ControlReply& reply) {
             return EachNode{.job = reply.job, .nodes = per_node(reply, launched_hosts(mount))};
         });

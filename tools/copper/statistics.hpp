@@ -10,6 +10,7 @@
 
 #include "daemon/control/control.hpp"
 #include "tools/copper/failure.hpp"
+#include "tools/copper/instances.hpp"
 
 namespace copper::cli {
 
@@ -25,8 +26,9 @@ struct JobStatistics {
 inline constexpr std::chrono::milliseconds usual_patience{10000};
 inline constexpr std::size_t reported_paths = 50;  // of `copper report`
 
-// Asks the job for its sum: a few kilobytes from any number of nodes. `command`: as for ask_job().
-Result<JobStatistics> ask_sum(const std::string& mount, std::size_t top_paths, const std::string& command,
+// Asks the job for its sum: a few kilobytes from any number of nodes. `found`, `command`: as for ask_job().
+Result<JobStatistics> ask_sum(const std::string& mount, const std::vector<Found>& found,
+                              std::size_t top_paths, const std::string& command,
                               std::chrono::milliseconds patience = usual_patience);
 // From the answers of a job to verb::sum. `hosts`: by rank, as far as the launch knows them. Pure.
 JobStatistics statistics_of(const ControlReply& reply, const std::vector<std::string>& hosts,
@@ -37,8 +39,8 @@ struct EachNode {
     std::string job;
     std::vector<nlohmann::json> nodes;
 };
-Result<EachNode> ask_each_node(const std::string& mount, std::size_t top_paths,
-                               std::chrono::milliseconds patience = usual_patience);
+Result<EachNode> ask_each_node(const std::string& mount, const std::vector<Found>& found,
+                               std::size_t top_paths, std::chrono::milliseconds patience = usual_patience);
 // Their sum. Pure.
 JobStatistics statistics_of(const EachNode& each, const std::string& mount, std::size_t top_paths);
 

@@ -35,7 +35,7 @@ void print(const StatsOptions& options, const JobStatistics& job) {
 
 // For users who ask for nodes: the answer of each node travels to this one.
 Result<void> print_nodes(const StatsOptions& options, const std::string& mount) {
-    auto each = ask_each_node(mount, options.top);
+    auto each = ask_each_node(mount, instances_of_job(mount), options.top);
     if (!each) {
         return tl::make_unexpected(each.error());
     }
@@ -67,7 +67,9 @@ Result<void> print_stats(const StatsOptions& options) {
     if (options.json || options.nodes || options.node) {
         return print_nodes(options, *mount);
     }
-    return ask_sum(*mount, options.top, "stats").map([&](const JobStatistics& job) { print(options, job); });
+    return ask_sum(*mount, instances_of_job(*mount), options.top, "stats").map([&](const JobStatistics& job) {
+        print(options, job);
+    });
 }
 
 }  // namespace

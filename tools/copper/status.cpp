@@ -95,7 +95,7 @@ std::string node_table(const std::vector<json>& nodes) {
 
 // From any number of nodes, a few kilobytes come.
 Result<void> print_summary(const std::string& mount) {
-    const auto job = ask_sum(mount, 0, "status");
+    const auto job = ask_sum(mount, instances_of_job(mount), 0, "status");
     if (!job) {
         return tl::make_unexpected(job.error());
     }
@@ -115,7 +115,8 @@ Result<void> print_summary(const std::string& mount) {
 }
 
 Result<void> print_nodes(const std::string& mount, bool as_json) {
-    const auto reply = ask_job(mount, {.verb = verb::status, .argument = ""}, "status");
+    const auto reply =
+        ask_job(mount, instances_of_job(mount), {.verb = verb::status, .argument = ""}, "status");
     if (!reply) {
         return tl::make_unexpected(reply.error());
     }

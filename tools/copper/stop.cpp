@@ -7,9 +7,7 @@
 #include <charconv>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <regex>
-#include <set>
 #include <thread>
 
 #include "base/host_name.hpp"
@@ -110,12 +108,11 @@ Result<uid_t> user_named(const std::string& name) {
 
 // The other jobs whose mirrors here would be spared, but that are over.
 void add_jobs_over(const std::optional<uid_t>& user, CleanScope& scope) {
-    std::set<std::string> jobs;
+    JobQuestions questions;
     for (const auto& spared : spared_mirrors(user, scope)) {
-        jobs.insert(spared.batch_job);
+        questions.ask(spared.batch_job);
     }
-    for (const auto& job : jobs) {
-        const auto answer = ask_about_job(job);
+    for (const auto& [job, answer] : questions.answers()) {
         std::cout << answer.reason << "\n";
         if (answer.life == JobLife::over) {
             scope.jobs_over.insert(job);
@@ -271,18 +268,20 @@ void keep_statistics(const InstanceRecord& record, const std::string& statistics
 }
 
 // As `copper stats --json`, and all that `copper report` needs. Empty if the job does not answer.
-std::string last_statistics(const std::string& mount) {
-    const auto job = ask_sum(mount, reported_paths, "stop", statistics_patience);
+std::string last_statistics(const std::string& mount, const std::vector<Found>& found) {
+    const auto job = ask_sum(mount, found, reported_paths, "stop", statistics_patience);
     if (!job) {
         return {};
     }
     print_summary(*job);
-    const auto json = statistics_to_keep(*job, [&] { return ask_each_node(mount, 0, statistics_patience); });
+    const auto json =
+        statistics_to_keep(*job, [&] { return ask_each_node(mount, found, 0, statistics_patience); });
     return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::optional<ControlReply> tell_to_stop(const std::string& mount, milliseconds patience) {
-    auto reply = ask_job(mount, {verb::stop, "", patience}, "stop");
+std::optional<ControlReply> tell_to_stop(const std::string& mount, const std::vector<Found>& found,
+                                         milliseconds patience) {
+    auto reply = ask_job(mount, found, {verb::stop, "", patience}, "stop");
     if (!reply) {
         say(reply.error().reason + "\n  stopping it without its help");
         return std::nullopt;
@@ -295,6 +294,7 @@ struct Target {
     std::vector<Found> found;
     std::optional<LaunchRecord> launch;
     CleanScope scope;
+    bool is_over = false;  // their batch job: nothing can be started in it any more
 };
 
 // What is at the mount: the mirror of job `own`, or what a job that is over has left there. Jobs of one user
@@ -303,22 +303,21 @@ struct Target {
 Result<Target> target_at(const std::string& mount, const std::string& own) {
     auto found = instances_named(mount, ::getuid());
     auto launch = read_launch(mount);
-    std::map<std::string, JobAnswer> others;
+    JobQuestions others;
+    const auto is_others = [&](const std::string& job) {
+        return own != any_job && are_different_jobs(own, job);
+    };
     const auto is_held_by_other = [&](const std::string& job) {
-        if (own == any_job || !are_different_jobs(own, job)) {
-            return false;
-        }
-        if (!others.contains(job)) {
-            others[job] = ask_about_job(job);
-        }
-        return others[job].life != JobLife::over;
+        return is_others(job) && others.ask(job).life != JobLife::over;
     };
     bool is_held = false;
+    bool is_over = false;
     if (launch && is_held_by_other(launch->batch_job)) {
         is_held = true;
         launch.reset();
-    } else if (launch && others.contains(launch->batch_job)) {
-        launch->batch_job = batch_job_id();  // nothing can be started in that job any more
+    } else if (launch && is_others(launch->batch_job)) {
+        launch->batch_job = batch_job_id();
+        is_over = true;
     }
     for (auto& [directory, record] : found) {
         if (is_held_by_other(record.batch_job)) {
@@ -329,7 +328,7 @@ Result<Target> target_at(const std::string& mount, const std::string& own) {
     std::erase_if(found, [&](const Found& one) {
         return is_held_by_other(one.record.batch_job) && is_running(one.record);
     });
-    for (const auto& [job, answer] : others) {
+    for (const auto& [job, answer] : others.answers()) {
         if (found.empty() && !launch) {
             return failed(mount + " is the mirror of job " + job + ": end it there, or with " +
                           stop_command_for(job, mount) + "\n  " + answer.reason);
@@ -340,21 +339,24 @@ Result<Target> target_at(const std::string& mount, const std::string& own) {
     if (is_held) {
         scope.batch_job = own;
     }
+    // The own job's before what another one has left.
+    std::ranges::stable_partition(found, [&](const Found& one) { return !is_others(one.record.batch_job); });
     scope.launch = launch ? launch->launch : found.empty() ? std::string() : found.front().record.launch;
     std::erase_if(found, [&](const Found& one) {
         return !scope.launch.empty() && !one.record.launch.empty() && one.record.launch != scope.launch;
     });
-    return Target{std::move(found), std::move(launch), std::move(scope)};
+    is_over = is_over || (!found.empty() && is_others(found.front().record.batch_job));
+    return Target{std::move(found), std::move(launch), std::move(scope), is_over};
 }
 
-// As conclude(), for this node and the others.
-Result<void> conclude_job(const CleanReport& report, const std::vector<Trouble>& unclean,
+// As conclude(), for this node and the others. Those of a job that is over may be out of reach.
+Result<void> conclude_job(const CleanReport& report, const std::vector<Trouble>& unclean, bool is_over,
                           const std::string& mount) {
     for (const auto& trouble : unclean) {
         say("could not clean up on " + trouble.host + " (run 'copper stop --local' there)");
     }
     auto concluded = conclude(report, "stopped " + mount);
-    if (!concluded || unclean.empty()) {
+    if (!concluded || unclean.empty() || is_over) {
         return concluded;
     }
     return failed("not every node could be reached for the clean-up (see above)");
@@ -369,12 +371,12 @@ Result<void> stop_job(const StopOptions& options) {
     if (!target) {
         return tl::make_unexpected(target.error());
     }
-    const auto& [found, launch, scope] = *target;
+    const auto& [found, launch, scope, is_over] = *target;
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
-    const auto statistics = alive != 0 ? last_statistics(*mount) : std::string();
+    const auto statistics = alive != 0 ? last_statistics(*mount, found) : std::string();
     const auto reply =
-        alive != 0 ? tell_to_stop(*mount, all ? stop_patience : short_stop_patience) : std::nullopt;
+        alive != 0 ? tell_to_stop(*mount, found, all ? stop_patience : short_stop_patience) : std::nullopt;
     const auto unclean = clean_other_nodes(scope, launch, found, reply);
     wait_for_ends(found, launch, reply);
     if (!found.empty()) {
@@ -385,7 +387,12 @@ Result<void> stop_job(const StopOptions& options) {
         std::cout << "nothing serves " << *mount << " on this node\n";
         return {};
     }
-    auto concluded = conclude_job(report, unclean, *mount);
+    const auto& named = options.batch_job;
+    auto concluded =
+        conclude_job(report, unclean,
+                     is_over || (!unclean.empty() && !named.empty() && named != any_job &&
+                                 named != batch_job_id() && JobQuestions().ask(named).life == JobLife::over),
+                     *mount);
     if (!statistics.empty()) {
         keep_statistics(found.front().record, statistics);
     }

@@ -34,9 +34,8 @@ constexpr std::size_t top_paths = 40;
 
 Result<Sample> take_sample(const std::string& mount) {
     // A launcher gives programs no terminal.
-    return ask_sum(mount, top_paths, "top --once", top_patience).map([](JobStatistics job) {
-        return Sample{.job = std::move(job), .at = steady_clock::now()};
-    });
+    return ask_sum(mount, instances_of_job(mount), top_paths, "top --once", top_patience)
+        .map([](JobStatistics job) { return Sample{.job = std::move(job), .at = steady_clock::now()}; });
 }
 
 // Asks the job once per interval, in a thread of its own: the keyboard must not wait for a slow node.
