@@ -82,6 +82,22 @@ class Commands(MountTestCase):
         self.assertEqual((0, ""), (done.returncode, done.stdout))
         self.assertIn("there is nothing to undo", done.stderr)
 
+    def test_undoing_with_originals_that_were_cut(self):
+        done = self.job.command("env", "--mount", self.job.root(1))
+        whole = next(line for line in done.stdout.splitlines() if line.startswith("export COPPER_ORIGINALS=")).partition("=")[2]
+        done = self.job.command("env", "--unset", environment=clean_environment(COPPER_ORIGINALS=whole.strip("'")[:-20]))
+        self.assertEqual((1, "false\n"), (done.returncode, done.stdout))
+        self.assertIn("COPPER_ORIGINALS is not as 'copper env' has set it", done.stderr)
+
+    def test_undoing_what_is_too_long(self):
+        environment = clean_environment(PYTHONPATH=f"{self.tree}:/{'x' * 70000}", LD_LIBRARY_PATH=f"{self.tree}:/{'y' * 69000}")
+        script = (f'eval "$({copper_program()} env --mount {self.job.root(1)})" && /usr/bin/true && '
+                  f'eval "$({copper_program()} env --unset)" && /usr/bin/printenv PYTHONPATH LD_LIBRARY_PATH')
+        done = self.run_program("bash", "-c", script, env=environment)
+        self.assertEqual([environment["PYTHONPATH"], environment["LD_LIBRARY_PATH"]], done.stdout.decode().splitlines())
+        self.assertIn(b"warning: the value of PYTHONPATH is too long to keep", done.stderr)
+        self.assertIn(b"warning: the original value of PYTHONPATH was too long to keep", done.stderr)
+
     def test_originals_cost_the_filesystem_nothing(self):
         """Programs that find all they want in the mirror never look into the original directories."""
         if not shutil.which("strace"):

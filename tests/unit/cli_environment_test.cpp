@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "daemon/control/fingerprint.hpp"
 #include "tools/copper/environment.hpp"
 
 namespace copper::cli {
@@ -70,7 +71,7 @@ Environment mirrored(const Environment& before, const EnvironmentRequest& reques
 }
 
 Environment unmirrored(const Environment& before) {
-    return after(unmirrored_environment(reader_of(before)), before);
+    return after(unmirrored_environment(reader_of(before)).changes, before);
 }
 
 // What changes.
@@ -184,14 +185,61 @@ TEST(UnmirroredEnvironment, TakesTheMirrorOutOfWhatWasChangedSince) {
 }
 
 TEST(UnmirroredEnvironment, LeavesOthersAlone) {
-    for (const char* originals :
+    for (const std::string originals :
          {"", "x", "/m", "/m;", "/m;;A", "/m;;A=1=2=3", "/m;;=1", "/m;%0;A=1", "/m;;A=1=%00"}) {
-        const Environment environment = {{"PATH", "/m/bin"}, {"COPPER_ORIGINALS", originals}};
-        const auto back = unmirrored(environment);
-        EXPECT_EQ(back, std::string_view(originals) == "/m;" ? Environment({{"PATH", "/bin"}}) : environment)
-            << originals;
+        const auto whole = originals + ";" + fingerprint_of(originals);
+        for (const auto& text : {originals, whole}) {
+            const Environment environment = {{"PATH", "/m/bin"}, {"COPPER_ORIGINALS", text}};
+            const auto back = unmirrored(environment);
+            EXPECT_EQ(back,
+                      text == "/m;;" + fingerprint_of("/m;") ? Environment({{"PATH", "/bin"}}) : environment)
+                << text;
+        }
     }
-    EXPECT_TRUE(unmirrored_environment(reader_of({{"PATH", "/tmp/u/copper/bin"}})).empty());
+    const auto undo = unmirrored_environment(reader_of({{"PATH", "/tmp/u/copper/bin"}}));
+    EXPECT_TRUE(undo.changes.empty());
+    EXPECT_FALSE(undo.is_damaged);
+}
+
+TEST(UnmirroredEnvironment, OriginalsThatWereCutAreNotHalfUsed) {
+    const auto there =
+        mirrored({{"PATH", "/soft/bin:/bin"}, {"PYTHONPATH", "/soft/lib"}}, request_with("/tmp/u/copper"));
+    const auto whole = there.at("COPPER_ORIGINALS");
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+        auto cut = there;
+        cut["COPPER_ORIGINALS"] = whole.substr(0, length);
+        const auto undo = unmirrored_environment(reader_of(cut));
+        EXPECT_TRUE(undo.is_damaged) << length;
+        EXPECT_TRUE(undo.changes.empty()) << length;
+    }
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        auto changed = there;
+        changed["COPPER_ORIGINALS"][at] ^= 1;
+        EXPECT_TRUE(unmirrored_environment(reader_of(changed)).is_damaged) << at;
+    }
+}
+
+TEST(UnmirroredEnvironment, OriginalsHaveTheSizeOfAVariable) {
+    std::string path = "/soft/bin:/bin";
+    while (path.size() < 60'000) {
+        path += ":/home/" + std::to_string(path.size());
+    }
+    const Environment before = {{"PATH", path},
+                                {"PYTHONPATH", "/soft/lib:" + std::string(50'000, 'x')},
+                                {"LD_LIBRARY_PATH", "/soft/lib:" + std::string(50'000, '=')}};
+    const auto there = mirrored(before, request_with("/tmp/u/copper"));
+    constexpr std::size_t argument_bytes_max = std::size_t{128} << 10;  // MAX_ARG_STRLEN of Linux
+    EXPECT_LT(there.at("COPPER_ORIGINALS").size() + std::string_view("COPPER_ORIGINALS=").size() + 1,
+              argument_bytes_max);
+    const auto undo = unmirrored_environment(reader_of(there));
+    EXPECT_EQ(undo.lost, std::vector<std::string>{"LD_LIBRARY_PATH"}) << "the longest one, as text";
+    const auto back = after(undo.changes, there);
+    EXPECT_EQ(back.at("PATH"), path);
+    EXPECT_EQ(back.at("PYTHONPATH"), before.at("PYTHONPATH"));
+    EXPECT_EQ(back.at("LD_LIBRARY_PATH"), before.at("LD_LIBRARY_PATH")) << "nothing else was in it";
+    EXPECT_EQ(lost_by(mirrored_environment(request_with("/tmp/u/copper"), reader_of(before), resolve)),
+              undo.lost);
+    EXPECT_TRUE(lost_by(mirrored_environment(request_with("/tmp/u/copper"), reader_of({}), resolve)).empty());
 }
 
 TEST(MirroredEnvironment, ReplacesAnotherMirror) {

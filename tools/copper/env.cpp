@@ -4,6 +4,7 @@
 
 #include "tools/copper/commands.hpp"
 #include "tools/copper/mirror.hpp"
+#include "tools/copper/originals.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -20,19 +21,39 @@ struct EnvOptions {
     bool unset = false;
 };
 
+Result<Changes> undo() {
+    auto [changes, lost, is_damaged] = unmirrored_environment(read_variable);
+    if (is_damaged) {
+        return failed(
+            std::string(originals_variable) +
+            " is not as 'copper env' has set it (cut off, or changed), so nothing is undone: start a "
+            "new shell, or set " +
+            rewritten_variables() + " yourself");
+    }
+    if (changes.empty()) {
+        say("there is nothing to undo: no 'copper env' has changed this environment");
+    }
+    for (const auto& name : lost) {
+        say("warning: the original value of " + name +
+            " was too long to keep: only what leads into the mirror is taken out of it");
+    }
+    return std::move(changes);
+}
+
 Result<Changes> changes(const EnvOptions& options) {
     if (options.unset) {
-        auto back = unmirrored_environment(read_variable);
-        if (back.empty()) {
-            say("there is nothing to undo: no 'copper env' has changed this environment");
-        }
-        return back;
+        return undo();
     }
     return mirror_environment(options.mirror).map([](const MirrorEnvironment& environment) {
         if (!environment.leads_into_mirror) {
             say("warning: programs will not use the mirror: nothing of " + rewritten_variables() +
                 " lies in a mirrored tree (" + joined(environment.mirror.trees, ", ") +
                 "). Activate your environment before 'copper env'");
+        }
+        for (const auto& name : lost_by(environment.changes)) {
+            say("warning: the value of " + name +
+                " is too long to keep: 'copper env --unset' will only take out of it what leads into the "
+                "mirror");
         }
         return environment.changes;
     });

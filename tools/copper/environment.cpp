@@ -204,7 +204,7 @@ std::optional<std::string> out_of_mirror(std::string_view mount, std::string_vie
 
 Changes mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
                              const ResolvePath& resolve) {
-    const auto back = unmirrored_environment(read);
+    const auto back = unmirrored_environment(read).changes;
     const auto read_original = [&](const std::string& name) {
         const auto found = std::ranges::find(back, name, &Changes::value_type::first);
         return found != back.end() ? found->second : read(name);
@@ -237,16 +237,23 @@ std::string rewritten_variables() {
     return joined(rewritten_names, ", ");
 }
 
-Changes unmirrored_environment(const ReadVariable& read) {
-    const auto originals = parse_originals(read(originals_variable).value_or(""));
+Undo unmirrored_environment(const ReadVariable& read) {
+    const auto text = read(originals_variable);
+    const auto originals = parse_originals(text.value_or(""));
     if (!originals) {
-        return {};
+        return {.changes = {}, .is_damaged = text.has_value()};
     }
-    Changes changed;
+    Undo undo;
+    auto& changed = undo.changes;
     std::set<std::string> lists(rewritten_names.begin(), rewritten_names.end());
-    for (const auto& [name, fingerprint, original] : originals->variables) {
+    for (const auto& [name, fingerprint, original, is_lost] : originals->variables) {
         const auto value = read(name);
-        if (value && fingerprint_of(*value) == fingerprint) {
+        if (!value || fingerprint_of(*value) != fingerprint) {
+            continue;
+        }
+        if (is_lost) {
+            undo.lost.push_back(name);
+        } else {
             changed.emplace_back(name, original);
             lists.erase(name);
         }
@@ -259,7 +266,19 @@ Changes unmirrored_environment(const ReadVariable& read) {
         }
     }
     changed.emplace_back(originals_variable, std::nullopt);
-    return changed;
+    return undo;
+}
+
+std::vector<std::string> lost_by(const Changes& changes) {
+    std::vector<std::string> names;
+    const auto text = std::ranges::find(changes, originals_variable, &Changes::value_type::first);
+    const auto originals = text != changes.end() ? parse_originals(text->second.value_or("")) : std::nullopt;
+    for (const auto& variable : originals ? originals->variables : std::vector<Originals::Variable>()) {
+        if (variable.is_lost) {
+            names.push_back(variable.name);
+        }
+    }
+    return names;
 }
 
 std::string shell_lines(Shell shell, const Changes& changes) {

@@ -63,8 +63,14 @@ std::string rewritten_variables();
 
 // The reverse of mirrored_environment(), by the variable in which that leaves the originals: each variable
 // gets back its original value. If it was changed meanwhile, only what leads into the mirror is taken out.
-// Nothing if the environment is not changed.
-Changes unmirrored_environment(const ReadVariable& read);
+struct Undo {
+    Changes changes;                     // none if the environment is not changed
+    std::vector<std::string> lost = {};  // variables whose original values were too long to keep
+    bool is_damaged = false;             // the originals are not whole: then nothing changes
+};
+Undo unmirrored_environment(const ReadVariable& read);
+// The variables whose values these changes lose.
+std::vector<std::string> lost_by(const Changes& changes);
 
 // bash and zsh are posix. Slurm takes what a TaskProlog prints, without quotes.
 enum class Shell { posix, fish, csh, slurm };

@@ -16,6 +16,7 @@ struct Originals {
         std::string name;
         std::string fingerprint;              // of the value that it was given (fingerprint_of())
         std::optional<std::string> original;  // nothing: it was not set
+        bool is_lost = false;                 // it was set, but to_text() had no room for that
         bool operator==(const Variable&) const = default;
     };
     std::string mount;
@@ -23,8 +24,11 @@ struct Originals {
     std::vector<Variable> variables = {};
     bool operator==(const Originals&) const = default;
 };
-// As text of one line, for the variable. The reverse returns nothing if to_text() cannot have made it.
-std::string to_text(const Originals& originals);
+// The kernel starts no program with a longer variable: 32 pages of at least 4 KiB (execve(2)), with its name.
+inline constexpr std::size_t originals_bytes_max = (std::size_t{128} << 10) - 64;
+// As text of one line, for the variable. Loses the longest originals if they would not fit. The reverse
+// returns nothing if the text is not whole: it ends with its fingerprint.
+std::string to_text(Originals originals);
 std::optional<Originals> parse_originals(std::string_view text);
 
 }  // namespace copper::cli
