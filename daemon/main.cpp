@@ -65,9 +65,11 @@ CommandLine parse(int argc, char** argv) {
     return line;
 }
 
-bool launched_as_one_of_several() {
+// `nodes`: of the launch, if that is known. Not every launcher has variables by which an MPI program knows
+// it.
+bool launched_as_one_of_several([[maybe_unused]] std::uint32_t nodes) {
 #ifdef COPPER_HAVE_MPI
-    return MpiFabric::launched();
+    return nodes > 1 || MpiFabric::launched();
 #else
     return false;
 #endif
@@ -80,9 +82,10 @@ StartedFabric no_fabric() {
 }
 
 StartedFabric start_fabric([[maybe_unused]] const std::shared_ptr<ExtentMemory>& memory,
-                           [[maybe_unused]] const std::optional<JobKey>& key) {
+                           [[maybe_unused]] const std::optional<JobKey>& key,
+                           [[maybe_unused]] std::uint32_t nodes) {
 #ifdef COPPER_HAVE_MPI
-    if (MpiFabric::launched()) {
+    if (launched_as_one_of_several(nodes)) {
         auto fabric = MpiFabric::start({.memory = memory, .key = key});
         if (!fabric) {
             return tl::make_unexpected(fabric.error());
@@ -231,7 +234,7 @@ int serve(Start start, const std::optional<JobKey>& key, bool several) {
     });
     std::optional<BackgroundLog> log(std::in_place);  // its thread must leave the signals to their watcher
     const auto memory = ExtentMemory::make();
-    auto fabric = start.supervised.succession ? no_fabric() : start_fabric(memory, key);
+    auto fabric = start.supervised.succession ? no_fabric() : start_fabric(memory, key, start.options.nodes);
     if (!fabric) {
         return fail(fabric.error(), exit_failed);
     }
@@ -264,7 +267,7 @@ int run(int argc, char** argv, const GivenKey& key) {
     }
     set_up_process(key);
     auto start = read_options(line, key);
-    const bool launched = launched_as_one_of_several();
+    const bool launched = launched_as_one_of_several(start.options.nodes);
     if (!start.error.empty() && !launched) {
         return fail(start.error, exit_usage);
     }

@@ -25,6 +25,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint32_t readers_max = 1U << 20;
 constexpr std::uint32_t arity_max = 64;
+constexpr std::uint32_t nodes_max = 1U << 20;
 constexpr double deadline_seconds_min = 0.01;
 constexpr double deadline_seconds_max = 3600;
 constexpr double ready_timeout_seconds_max = 86400;
@@ -387,6 +388,11 @@ std::vector<OptionRow> hidden_rows() {
                  return assign(options.ready_timeout,
                                parse_seconds(texts.front(), {.min = 0, .max = ready_timeout_seconds_max}));
              }},
+        {.name = "nodes",
+         .argument = "N",
+         .help = "how many nodes the launch has",
+         .audience = hidden,
+         .take = take_count<&DaemonOptions::nodes, nodes_max>},
         {.name = "run-everywhere",
          .argument = "ARG",
          .help = "argv prefix that runs a command on every node, for the instance's record",
@@ -491,6 +497,9 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         if (!text.empty()) {
             flags.push_back(flag + text);
         }
+    }
+    if (options.nodes != 0) {
+        flags.push_back("--nodes=" + std::to_string(options.nodes));
     }
     for (const auto& argument : options.run_everywhere) {
         flags.push_back("--run-everywhere=" + argument);

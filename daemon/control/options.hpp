@@ -55,6 +55,7 @@ struct DaemonOptions {
     bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount
     bool require_key = false;                         // --require-key: do not start without the job's key
     std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
+    std::uint32_t nodes = 0;                          // --nodes N: of the launch; 0: unknown
     // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.
     std::vector<std::string> run_everywhere;
     std::string

@@ -103,6 +103,11 @@ class BatchSystems(MountTestCase):
             self.assertEqual(variables, {name: environment[name] for name in variables if name in environment})
 
     def test_variable_is_kept_once(self):
+    def test_daemons_know_how_many_they_are(self):
+        """Some launchers tell an MPI program nothing by which it would know that it is one of several."""
+        self.assertIn("--nodes=2", self.command("--nodes-from", "cn1,cn2"))
+        self.assertIn("--nodes=1", self.command("--launcher", "none"))
+
         keep = [word for name in ("MINE", "MINE", "COPPER_JOB_KEY") for word in ("--keep-env", name)]
         words = self.command("--nodes-from", "cn1,cn2", *keep, MINE="1", COPPER_JOB_KEY="1")
         once = 1 if self.launcher == "mpirun" else 0  # Hydra passes on the whole environment

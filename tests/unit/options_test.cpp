@@ -266,6 +266,8 @@ TEST_F(OptionsTest, FlagsResolveToTheSame) {
                                         {"log-dir", {"/tmp/logs"}},
                                         {"create-mount", {"true"}},
                                         {"batch-job", {"17.server"}},
+                                        {"batch-run", {"1"}},
+                                        {"nodes", {"512"}},
                                         {"launch", {"5eed"}},
                                         {"run-everywhere", {"srun", "-N4"}}},
                                        std::nullopt);

@@ -228,6 +228,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     plan.log = files.log;
     plan_way_back(plan);
     plan.daemon.require_key = true;
+    plan.daemon.nodes = static_cast<std::uint32_t>(plan.nodes());
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);
     std::set<std::string> kept(plan.keep_env.begin(), plan.keep_env.end());
