@@ -156,6 +156,20 @@ class Slurm(SlurmTestCase):
         self.assertGreater(min(alone), 0)
         self.assertEqual(alone, self.import_and_count(4))
 
+    def test_variables_that_shape_the_steps_of_the_user(self):
+        """A job has them in its environment that asked for such steps. What Copper starts is none of these."""
+        directory = self.slurm.directory
+        self.run_until({"stopped"}, f"""set -eux
+cd {directory}
+export SLURM_NTASKS_PER_GPU=1 SLURM_STDOUTMODE=/nowhere/out SLURM_THREADS_PER_CORE=1 SLURM_CPU_FREQ_REQ=high
+copper launch --launcher srun --tree {self.tree}
+copper status >status
+copper stop
+touch stopped
+""", 2)
+        self.assertIn("2 of 2 nodes serve", self.read("status"))
+        self.check_nothing_left()
+
     def test_script_of_the_documentation(self):
         directory = self.slurm.directory
         make_software(directory)

@@ -93,7 +93,8 @@ class BatchSystems(MountTestCase):
         conda = f"{self.directory}/conda"
         # Clang's address sanitizer is linked statically. GCC's is a library and must be loaded first.
         variables = {"MPICH_GPU_SUPPORT_ENABLED": "1", "LD_PRELOAD": "libm.so.6", "UCX_TLS": "tcp,self",
-                     "OMPI_MCA_of_the_user": "1", "PRTE_MCA_of_the_user": "1",
+                     "OMPI_MCA_of_the_user": "1", "PRTE_MCA_of_the_user": "1", "MPIR_CVAR_ENABLE_GPU": "0",
+                     "MPICH_OFI_NIC_POLICY": "GPU", "SLURM_NTASKS_PER_GPU": "1",
                      "LD_LIBRARY_PATH": f"{conda}/lib:/elsewhere", "CONDA_PREFIX": conda}
         for environment in self.daemons_environment(**variables):
             left = {name: environment[name] for name in variables if name in environment}
@@ -102,12 +103,12 @@ class BatchSystems(MountTestCase):
         for environment in self.daemons_environment(*keep, **variables):
             self.assertEqual(variables, {name: environment[name] for name in variables if name in environment})
 
-    def test_variable_is_kept_once(self):
     def test_daemons_know_how_many_they_are(self):
         """Some launchers tell an MPI program nothing by which it would know that it is one of several."""
         self.assertIn("--nodes=2", self.command("--nodes-from", "cn1,cn2"))
         self.assertIn("--nodes=1", self.command("--launcher", "none"))
 
+    def test_variable_is_kept_once(self):
         keep = [word for name in ("MINE", "MINE", "COPPER_JOB_KEY") for word in ("--keep-env", name)]
         words = self.command("--nodes-from", "cn1,cn2", *keep, MINE="1", COPPER_JOB_KEY="1")
         once = 1 if self.launcher == "mpirun" else 0  # Hydra passes on the whole environment

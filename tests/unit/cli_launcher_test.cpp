@@ -115,6 +115,17 @@ TEST(DaemonsEnvironment, LacksWhatIsForTheApplication) {
     EXPECT_FALSE(is_for_application_only("OMPI_MCA_btl", {"OMPI_MCA_btl"}));
     EXPECT_FALSE(is_for_application_only("OMPI_ALLOW_RUN_AS_ROOT", {}));
     EXPECT_FALSE(is_for_application_only("PATH", {}));
+    for (const auto* name :
+         {"MPIR_CVAR_ENABLE_GPU", "MPICH_OFI_NIC_POLICY", "MPICH_GPU_SUPPORT_ENABLED",
+          "FI_HMEM_CUDA_USE_GDRCOPY", "SLURM_NTASKS_PER_GPU", "SLURM_GPUS_PER_TASK", "SLURM_MEM_PER_CPU",
+          "SLURM_STDOUTMODE", "SLURM_TIMELIMIT", "SRUN_CPUS_PER_TASK", "SRUN_CONTAINER"}) {
+        EXPECT_TRUE(is_for_application_only(name, {})) << name;
+        EXPECT_FALSE(is_for_application_only(name, {name})) << name;
+    }
+    for (const auto* name : {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_CONF", "SLURM_MPI_TYPE",
+                             "SLURM_CLUSTERS", "MPICH_VERSION_DISPLAY", "FI_PROVIDER"}) {
+        EXPECT_FALSE(is_for_application_only(name, {})) << name;
+    }
     EXPECT_EQ(without_conda("/opt/mpi/lib:/sw/conda/lib:/sw/conda2/lib", "/sw/conda"),
               "/opt/mpi/lib:/sw/conda2/lib");
     EXPECT_EQ(without_conda("/sw/conda/lib", "/sw/conda"), "");

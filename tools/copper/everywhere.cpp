@@ -42,6 +42,11 @@ std::string why_failed(const Result<Output>& output, const std::string& says) {
                                 : describe_status(output->status);
 }
 
+// As the daemons are started: what shapes the steps of the application would make these fail, too.
+Result<Output> capture_there(const std::vector<std::string>& command, std::chrono::milliseconds patience) {
+    return capture(command, patience, variables_of_application());
+}
+
 using CommandFor = std::function<std::vector<std::string>(const std::string&)>;
 
 // Runs the command that `command_for` gives for each host, several at a time.
@@ -51,7 +56,7 @@ std::vector<Result<Output>> outputs(const std::vector<std::string>& hosts, std::
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
         for (std::size_t i = next++; i < hosts.size(); i = next++) {
-            outputs[i] = capture(command_for(hosts[i]), patience);
+            outputs[i] = capture_there(command_for(hosts[i]), patience);
         }
     };
     std::vector<std::thread> threads;
@@ -94,7 +99,7 @@ std::vector<Trouble> run_on_hosts(const Launcher& launcher, const std::vector<st
         return {};
     }
     if (hosts.size() <= hosts_on_command_line_max) {
-        const auto output = capture(reach_hosts(launcher, hosts, command), hosts_patience);
+        const auto output = capture_there(reach_hosts(launcher, hosts, command), hosts_patience);
         if (output && succeeded(*output)) {
             return {};
         }
@@ -107,7 +112,7 @@ std::string said_by_all(const Launcher& launcher, const std::vector<std::string>
     if (hosts.empty() || launcher.family == Family::alone) {
         return {};
     }
-    const auto output = capture(reach_hosts(launcher, hosts, command), hosts_patience);
+    const auto output = capture_there(reach_hosts(launcher, hosts, command), hosts_patience);
     return output ? output->text : "";
 }
 

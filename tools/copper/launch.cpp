@@ -154,17 +154,6 @@ std::map<std::string, std::string> daemons_environment(const Plan& plan) {
     return added;
 }
 
-std::set<std::string> variables_of_application(const std::vector<std::string>& kept) {
-    std::set<std::string> names;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-        const std::string_view text = *entry;
-        if (const auto name = text.substr(0, text.find('=')); is_for_application_only(name, kept)) {
-            names.emplace(name);
-        }
-    }
-    return names;
-}
-
 // A mirror of another batch job that has the mount on some of the nodes.
 struct Occupant {
     std::string batch_job;
@@ -480,7 +469,9 @@ void add_launch(CLI::App& app, Action& action) {
         ->add_option(
             "--keep-env", options->keep_env,
             "Pass this variable on to the daemons, which do not get those for the application: LD_PRELOAD, "
-            "MPICH_GPU_SUPPORT_ENABLED, OMPI_MCA_*, PRTE_MCA_*, UCX_*, conda's part of LD_LIBRARY_PATH. "
+            "OMPI_MCA_*, PRTE_MCA_*, UCX_*, MPIR_CVAR_*, MPICH_GPU_*, MPICH_OFI_*, FI_HMEM*, srun's options "
+            "for "
+            "steps (SLURM_NTASKS_PER_GPU, ...), conda's part of LD_LIBRARY_PATH. "
             "Repeatable")
         ->type_name("NAME")
         ->allow_extra_args(false);

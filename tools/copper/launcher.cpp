@@ -6,6 +6,8 @@
 #include <regex>
 #include <span>
 
+#include <unistd.h>
+
 #include "base/path.hpp"
 #include "tools/copper/words.hpp"
 
@@ -139,6 +141,36 @@ constexpr std::array adapters = {
             .reach = flux_exec},
     // The MPI standard suggests "mpiexec -n". COPPER_LAUNCHER_ARGS can add the rest.
     Adapter{.family = Family::unknown, .name = "unknown", .has_remote_shell = true}};
+
+// Options of srun that a job's environment gives each step: srun(1) of Slurm 22.05, "Input environment
+// variables", those that choose the resources, the time or the streams of a step, or run something beside it.
+// Not those that find the job (SLURM_JOB_ID, SLURM_CONF, SLURM_CLUSTERS), concern only its allocation
+// (SLURM_ACCOUNT), or that each command of ours overrides and other launchers read (SLURM_NNODES,
+// SLURM_NTASKS); nor SLURM_MPI_TYPE, SLURM_NETWORK and SLURM_RESV_PORTS, which the daemons need, too. The
+// last ones are of other versions. mpirun reaches the nodes with srun, too.
+constexpr std::array step_options = {
+    "SLURM_BCAST",          "SLURM_BCAST_EXCLUDE",   "SLURM_COMPRESS",
+    "SLURM_CONSTRAINT",     "SLURM_CORE_SPEC",       "SLURM_CPU_BIND",
+    "SLURM_CPU_FREQ_REQ",   "SLURM_CPUS_PER_GPU",    "SRUN_CPUS_PER_TASK",
+    "SLURM_DELAY_BOOT",     "SLURM_DEPENDENCY",      "SLURM_DIST_PLANESIZE",
+    "SLURM_DISTRIBUTION",   "SLURM_EPILOG",          "SLURM_EXACT",
+    "SLURM_EXCLUSIVE",      "SLURM_GPU_BIND",        "SLURM_GPU_FREQ",
+    "SLURM_GPUS",           "SLURM_GPUS_PER_NODE",   "SLURM_GPUS_PER_TASK",
+    "SLURM_GRES",           "SLURM_GRES_FLAGS",      "SLURM_HINT",
+    "SLURM_IMMEDIATE",      "SLURM_KILL_BAD_EXIT",   "SLURM_LABELIO",
+    "SLURM_MEM_BIND",       "SLURM_MEM_PER_CPU",     "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",   "SLURM_NO_KILL",         "SLURM_NTASKS_PER_CORE",
+    "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_SOCKET",
+    "SLURM_OPEN_MODE",      "SLURM_OVERCOMMIT",      "SLURM_OVERLAP",
+    "SLURM_PROFILE",        "SLURM_PROLOG",          "SLURM_REMOTE_CWD",
+    "SLURM_REQ_SWITCH",     "SLURM_SEND_LIBS",       "SLURM_SIGNAL",
+    "SLURM_SPREAD_JOB",     "SLURM_STDERRMODE",      "SLURM_STDINMODE",
+    "SLURM_STDOUTMODE",     "SLURM_STEP_GRES",       "SLURM_TASK_EPILOG",
+    "SLURM_TASK_PROLOG",    "SLURM_THREAD_SPEC",     "SLURM_THREADS_PER_CORE",
+    "SLURM_TIMELIMIT",      "SLURM_UNBUFFEREDIO",    "SLURM_USE_MIN_NODES",
+    "SLURM_WAIT",           "SLURM_WAIT4SWITCH",     "SLURM_WORKING_DIR",
+    "SRUN_CONTAINER",       "SLURM_CONTAINER",       "SLURM_TRES_PER_TASK",
+};
 
 const Adapter& adapter(Family family) {
     return *std::find_if(adapters.begin(), adapters.end(),
@@ -314,12 +346,26 @@ std::vector<std::string> reach_hosts(const Launcher& launcher, const std::vector
 }
 
 bool is_for_application_only(std::string_view variable, const std::vector<std::string>& kept) {
-    static constexpr std::array<std::string_view, 2> names = {"LD_PRELOAD", "MPICH_GPU_SUPPORT_ENABLED"};
-    static constexpr std::array<std::string_view, 3> prefixes = {"OMPI_MCA_", "PRTE_MCA_", "UCX_"};
-    return std::find(kept.begin(), kept.end(), variable) == kept.end() &&
-           (std::find(names.begin(), names.end(), variable) != names.end() ||
-            std::any_of(prefixes.begin(), prefixes.end(),
-                        [&](auto prefix) { return variable.starts_with(prefix); }));
+    static constexpr std::array<std::string_view, 3> names = {"LD_PRELOAD", "PSM2_CUDA", "PSM3_CUDA"};
+    static constexpr std::array<std::string_view, 7> prefixes = {
+        "OMPI_MCA_", "PRTE_MCA_", "UCX_", "MPIR_CVAR_", "MPICH_GPU_", "MPICH_OFI_", "FI_HMEM"};
+    const auto is_in = [&](const auto& list) {
+        return std::find(list.begin(), list.end(), variable) != list.end();
+    };
+    return !is_in(kept) && (is_in(names) || is_in(step_options) ||
+                            std::any_of(prefixes.begin(), prefixes.end(),
+                                        [&](auto prefix) { return variable.starts_with(prefix); }));
+}
+
+std::set<std::string> variables_of_application(const std::vector<std::string>& kept) {
+    std::set<std::string> names;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view text = *entry;
+        if (const auto name = text.substr(0, text.find('=')); is_for_application_only(name, kept)) {
+            names.emplace(name);
+        }
+    }
+    return names;
 }
 
 std::string without_conda(std::string_view library_path, std::string_view conda_prefix) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,9 +78,12 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
 std::vector<std::string> reach_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                      const std::vector<std::string>& command);
 
-// Whether a variable is for the MPI of the application, or changes what any program does, so that the daemons
-// must not get it. `kept`: names that the user wants to pass on.
+// Whether a variable is for the MPI of the application, for the job steps that the user starts, or changes
+// what any program does, so that neither daemons nor their launcher must get it. `kept`: names that the user
+// wants to pass on.
 bool is_for_application_only(std::string_view variable, const std::vector<std::string>& kept);
+// Those of this process's environment.
+std::set<std::string> variables_of_application(const std::vector<std::string>& kept = {});
 // A list of library directories without those of the active conda environment, which may hold another libfuse
 // or MPI.
 std::string without_conda(std::string_view library_path, std::string_view conda_prefix);

@@ -191,7 +191,7 @@ std::vector<Trouble> clean_other_nodes(const CleanScope& scope, const std::optio
     }
     auto everywhere = found.front().record.run_everywhere;
     everywhere.insert(everywhere.end(), command.begin(), command.end());
-    const auto output = capture(everywhere, hosts_patience);
+    const auto output = capture(everywhere, hosts_patience, variables_of_application());
     const bool clean = output && succeeded(*output);
     return clean ? std::vector<Trouble>() : std::vector<Trouble>{{.host = "all other nodes"}};
 }
