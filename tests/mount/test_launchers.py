@@ -1,6 +1,7 @@
 """The nodes and the command line for batch systems and launchers that are not installed here: fake programs answer as
 the documentation of the real ones says."""
 
+import json
 import os
 import shlex
 import shutil
@@ -134,6 +135,40 @@ wait
     def test_child_of_a_daemon_is_no_lost_daemon(self):
         """Until it runs another program, it looks like one."""
         self.assertNotIn("ended", self.launch_two_silent(3))
+
+    def test_slow_launch_of_many_hosts(self):
+        """Each host is ready after 20 s, and nothing that is started there answers sooner. No single host is asked, by
+        launch or by stop."""
+        hosts = self.write("hosts", "".join(f"cn{number}\n" for number in range(512)))
+        report = json.dumps({"copper": "ready", "ready": 512, "nodes": 512, "failed": [], "missing": [], "done": True},
+                            separators=(",", ":"))
+        calls = f"{self.directory}/calls"
+        launcher = self.write(f"bin/{self.launcher}", f"""#!/bin/sh
+[ "$1" != --version ] || exec echo '{VERSIONS[self.launcher]}'
+echo "$*" >>{calls}
+case $* in
+    *"stop --local"*) exit 0 ;;
+    *--launch=*) sleep 20; echo '{report}'; exec sleep 1000 ;;
+    *) exec sleep 30 ;;
+esac
+""")
+        shell = self.write("ssh", f"#!/bin/sh\necho ssh >>{calls}\nexec sleep 30\n")
+        environment = clean_environment(
+            COPPER_LAUNCHER_ARGS=f"--mca plm_rsh_agent {shell}" if self.launcher == "mpirun" else f"-launcher-exec {shell}")
+        mount = f"{self.directory}/mount"
+        try:
+            done = subprocess.run([copper_program(), "launch", "--nodes-from", hosts, "--launcher", launcher, "--tree", TREE,
+                                   "--mount", mount], capture_output=True, text=True, env=environment, check=False, timeout=200)
+        finally:
+            stopped = subprocess.run([copper_program(), "stop", "--mount", mount], capture_output=True, text=True,
+                                     env=environment, check=False, timeout=200)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertIn("nodes  512\n", done.stdout)
+        self.assertEqual(0, stopped.returncode, stopped.stderr)
+        with open(calls, encoding="utf-8") as file:
+            kinds = [next((kind for kind in ("doctor --local", "stop --local", "--launch=") if kind in call), call)
+                     for call in file]
+        self.assertEqual(["--launch=", "doctor --local", "stop --local"], kinds)
 
     def test_launcher_of_another_mpi_comes_first(self):
         self.write_conda("mpirun" if self.launcher == "mpiexec" else "mpiexec")

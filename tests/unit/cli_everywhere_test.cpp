@@ -52,6 +52,15 @@ class EverywhereTest : public testing::Test {
         ::chmod(path.c_str(), 0755);
     }
 
+    static std::vector<std::string> lines_of(const std::string& path) {
+        std::vector<std::string> lines;
+        std::ifstream file(path);
+        for (std::string line; std::getline(file, line);) {
+            lines.push_back(line);
+        }
+        return lines;
+    }
+
     // Of the only host where the command fails.
     std::string trouble(Family family, const std::vector<std::string>& hosts) {
         launcher_.family = family;
@@ -85,6 +94,39 @@ TEST_F(EverywhereTest, NamesTheHostsThatFailed) {
     ASSERT_EQ(troubles.size(), 2U);
     EXPECT_EQ(troubles[0].host, "broken1");
     EXPECT_EQ(troubles[1].host, "broken3");
+}
+
+TEST_F(EverywhereTest, OneCallReachesAnyNumberOfHosts) {
+    // More than one argument of a command may hold, which is 128 KiB.
+    const std::string tail(50, 'x');
+    std::vector<std::string> hosts;
+    for (int i = 0; i < 3000; ++i) {
+        hosts.push_back("well" + std::to_string(i) + "." + tail);
+    }
+    for (const auto family : {Family::slurm, Family::open_mpi_4, Family::hydra, Family::pals}) {
+        write_program(launcher_.program, R"sh(#!/bin/sh
+echo "$*" >>"$0.calls"
+for word; do case $word in *asked-*) cp "${word#*=}" "$0.hosts" ;; esac; done
+)sh");
+        launcher_.family = family;
+        EXPECT_TRUE(run_on_hosts(launcher_, hosts, {"true"}).empty());
+        EXPECT_EQ(lines_of(launcher_.program + ".calls").size(), 1U) << name_of(family);
+        EXPECT_EQ(lines_of(launcher_.program + ".hosts"), hosts) << name_of(family);
+        std::filesystem::remove(launcher_.program + ".calls");
+        std::filesystem::remove(launcher_.program + ".hosts");
+    }
+}
+
+TEST_F(EverywhereTest, OnlyHostsThatAreNotDoneAreAskedAlone) {
+    write_program(launcher_.program, R"sh(#!/bin/sh
+echo "$*" >>"$0.calls"
+case $* in *done1,*) printf 'copper-done done1\n0: copper-done done3.site\n' ;; esac
+exit 1
+)sh");
+    const auto troubles = run_on_hosts(launcher_, {"done1", "broken2", "done3"}, {"true"});
+    ASSERT_EQ(troubles.size(), 1U);
+    EXPECT_EQ(troubles.front().host, "broken2");
+    EXPECT_EQ(lines_of(launcher_.program + ".calls").size(), 2U);
 }
 
 TEST_F(EverywhereTest, ATroubleSaysWhy) {

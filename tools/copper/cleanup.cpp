@@ -414,7 +414,7 @@ CleanReport clean_own(const CleanScope& scope) {
 }
 
 std::vector<std::string> clean_command(const CleanScope& scope) {
-    std::vector<std::string> command = {own_program(), "stop", "--local"};
+    std::vector<std::string> command = {own_program(), "stop", "--local", "--tell-host"};
     for (const auto& [option, value] :
          {std::pair("--mount", scope.mount.value_or("")),
           std::pair("--batch-job", scope.batch_job.value_or(any_job)), std::pair("--launch", scope.launch)}) {

@@ -1,16 +1,24 @@
 #include "tools/copper/everywhere.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <sstream>
 #include <thread>
+#include <utility>
 
+#include "base/error_text.hpp"
 #include "base/host_name.hpp"
+#include "base/unique_fd.hpp"
+#include "daemon/control/private_directory.hpp"
 #include "tools/copper/launcher_choice.hpp"
 #include "tools/copper/node_list.hpp"
-#include "tools/copper/process.hpp"
+#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 
@@ -47,15 +55,50 @@ Result<Output> capture_there(const std::vector<std::string>& command, std::chron
     return capture(command, patience, variables_of_application());
 }
 
+// The hosts, if they are too many for a command line. Removed at the end.
+class HostFile {
+  public:
+    static Result<HostFile> make(const std::vector<std::string>& hosts) {
+        if (hosts.size() <= hosts_on_command_line_max) {
+            return HostFile("");
+        }
+        const auto directory = private_directory(::geteuid());
+        if (const auto there = make_private_directory(directory); !there) {
+            return failed(there.error());
+        }
+        std::string path = directory + "/asked-XXXXXX";
+        const UniqueFd file(::mkostemp(path.data(), O_CLOEXEC));
+        HostFile made(file ? path : "");
+        const auto text = joined(hosts, "\n") + "\n";
+        if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+            return failed(path + ": " + error_text());
+        }
+        return made;
+    }
+    HostFile(HostFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+    HostFile& operator=(HostFile&&) = delete;
+    ~HostFile() {
+        if (!path_.empty()) {
+            ::unlink(path_.c_str());
+        }
+    }
+    const std::string& path() const { return path_; }
+
+  private:
+    explicit HostFile(std::string path) : path_(std::move(path)) {}
+    std::string path_;
+};
+
 using CommandFor = std::function<std::vector<std::string>(const std::string&)>;
 
-// Runs the command that `command_for` gives for each host, several at a time.
+// Runs the command that `command_for` gives for each host, several at a time, and none after each_patience.
 std::vector<Result<Output>> outputs(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
                                     const CommandFor& command_for) {
-    std::vector<Result<Output>> outputs(hosts.size());
+    std::vector<Result<Output>> outputs(hosts.size(), failed("not asked: others took too long"));
     std::atomic<std::size_t> next = 0;
+    const auto end = std::chrono::steady_clock::now() + each_patience;
     const auto work = [&] {
-        for (std::size_t i = next++; i < hosts.size(); i = next++) {
+        for (std::size_t i = next++; i < hosts.size() && std::chrono::steady_clock::now() < end; i = next++) {
             outputs[i] = capture_there(command_for(hosts[i]), patience);
         }
     };
@@ -73,12 +116,17 @@ CommandFor through(const Launcher& launcher, const std::vector<std::string>& com
     return [&](const std::string& host) { return reach_hosts(launcher, {host}, command); };
 }
 
+enum class Late { is_trouble, is_none };
+
 // Returns the hosts where it fails, in order.
 std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
-                             const std::string& says, const CommandFor& command_for) {
+                             Late late, const std::string& says, const CommandFor& command_for) {
     const auto all = outputs(hosts, patience, command_for);
     std::vector<Trouble> troubles;
     for (std::size_t i = 0; i < hosts.size(); ++i) {
+        if (!all[i] && late == Late::is_none) {
+            continue;
+        }
         if (auto reason = why_failed(all[i], says); !reason.empty()) {
             troubles.push_back({.host = hosts[i], .reason = std::move(reason)});
         }
@@ -98,13 +146,37 @@ std::vector<Trouble> run_on_hosts(const Launcher& launcher, const std::vector<st
     if (hosts.empty() || launcher.family == Family::alone) {
         return {};
     }
-    if (hosts.size() <= hosts_on_command_line_max) {
-        const auto output = capture_there(reach_hosts(launcher, hosts, command), hosts_patience);
-        if (output && succeeded(*output)) {
-            return {};
+    const auto output = ask_all(launcher, hosts, command);
+    if (output && succeeded(*output)) {
+        return {};
+    }
+    std::vector<std::string> done;
+    for (const auto& line : lines_behind(done_prefix, output ? output->text : "")) {
+        done.push_back(line.substr(0, line.find(' ')));
+    }
+    return failing(hosts_without(hosts, done), host_patience, Late::is_trouble, {},
+                   through(launcher, command));
+}
+
+std::vector<std::string> lines_behind(std::string_view prefix, const std::string& text) {
+    std::vector<std::string> found;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        // A launcher may put something in front of a line.
+        if (const auto start = line.find(prefix); start != std::string::npos) {
+            found.push_back(line.substr(start + prefix.size()));
         }
     }
-    return failing(hosts, host_patience, {}, through(launcher, command));
+    return found;
+}
+
+Result<Output> ask_all(const Launcher& launcher, const std::vector<std::string>& hosts,
+                       const std::vector<std::string>& command, std::chrono::milliseconds patience) {
+    const auto file = HostFile::make(hosts);
+    if (!file) {
+        return tl::make_unexpected(file.error());
+    }
+    return capture_there(reach_hosts(launcher, hosts, command, file->path()), patience);
 }
 
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
@@ -112,7 +184,7 @@ std::string said_by_all(const Launcher& launcher, const std::vector<std::string>
     if (hosts.empty() || launcher.family == Family::alone) {
         return {};
     }
-    const auto output = capture_there(reach_hosts(launcher, hosts, command), hosts_patience);
+    const auto output = ask_all(launcher, hosts, command);
     return output ? output->text : "";
 }
 
@@ -127,25 +199,27 @@ std::string said_by_each(const Launcher& launcher, const std::vector<std::string
 
 std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                        const std::vector<std::string>& command, const std::string& says) {
-    auto suspected = hosts_without(hosts, {host_name()});
+    const auto others = hosts_without(hosts, {host_name()});
+    auto suspected = others;
     std::map<std::string, std::string> reasons;  // by host; a remote shell is plainer than a launcher
     if (has_remote_shell(launcher.family)) {
-        const auto failed_there = failing(suspected, reach_patience, says, [&](const std::string& host) {
-            auto words = reach_command(launcher.extra, batch_system());
-            words.push_back(host);
-            words.insert(words.end(), command.begin(), command.end());
-            return words;
-        });
+        const auto failed_there =
+            failing(suspected, reach_patience, Late::is_none, says, [&](const std::string& host) {
+                auto words = reach_command(launcher.extra, batch_system());
+                words.push_back(host);
+                words.insert(words.end(), command.begin(), command.end());
+                return words;
+            });
         suspected.clear();
         for (const auto& trouble : failed_there) {
             suspected.push_back(trouble.host);
             reasons[trouble.host] = trouble.reason;
         }
     }
-    auto troubles = failing(suspected, reach_patience, says, through(launcher, command));
+    auto troubles = failing(suspected, reach_patience, Late::is_none, says, through(launcher, command));
     for (auto& trouble : troubles) {
         // If no node has a remote shell, that is not why this one fails.
-        if (reasons.contains(trouble.host) && reasons.size() < hosts.size() - 1) {
+        if (reasons.contains(trouble.host) && reasons.size() < others.size()) {
             trouble.reason = reasons[trouble.host];
         }
     }

@@ -41,6 +41,8 @@ constexpr milliseconds launcher_patience{10000};
 // Then it is worth asking the nodes. Most jobs take a second or two, large ones longer.
 constexpr milliseconds silence_max{10000};
 constexpr milliseconds silence_max_per_node{10};
+// And again after this part of the time for all nodes to serve.
+constexpr int look_again_part = 4;
 // Another user may have the mount, the private directory, or both.
 constexpr int attempts_max = 3;
 
@@ -274,10 +276,43 @@ Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const Laun
     // Slurm's controller knows its nodes and reports their faults itself.
     if (troubles.empty() && outcome.end == LaunchEnd::ended && !outcome.readiness &&
         plan.launcher.family != Family::slurm) {
-        troubles = nodes_without_program(plan);
+        troubles = NodeLooks(plan).look();
     }
     undo(watch, plan, launcher, troubles);
     return {exit_failed, explanation(outcome, plan, troubles)};
+}
+
+// Waits for the final report. Without one of them, the daemons wait in MPI_Init, and nobody reports anything.
+// So if there is silence, looks for nodes that plainly fail.
+LaunchOutcome follow(LaunchWatch& watch, const Plan& plan, pid_t launcher, std::vector<Trouble>& troubles) {
+    using Clock = std::chrono::steady_clock;
+    const milliseconds patience = plan.daemon.ready_timeout + report_margin;
+    const milliseconds silence = silence_max + plan.nodes() * silence_max_per_node;
+    const auto begin = Clock::now();
+    const auto wait_until = [&](milliseconds time) {
+        return watch.wait(launcher, std::chrono::duration_cast<milliseconds>(begin + time - Clock::now()));
+    };
+    const auto is_silent = [](const LaunchOutcome& outcome) {
+        return outcome.end == LaunchEnd::timed_out && !outcome.readiness;
+    };
+    NodeLooks looks(plan);
+    LaunchOutcome outcome;
+    for (const auto time : {silence, std::max(2 * silence, patience / look_again_part), patience}) {
+        outcome = wait_until(std::min(time, patience));
+        if (!is_silent(outcome)) {
+            break;
+        }
+        troubles = looks.look();
+        outcome = wait_until(milliseconds(0));  // what it has said meanwhile
+        if (!is_silent(outcome) || !troubles.empty()) {
+            break;
+        }
+    }
+    if (!is_silent(outcome)) {
+        troubles.clear();
+    }
+    // Once it reports anything, rank 0 reports about all nodes.
+    return outcome.end == LaunchEnd::timed_out && outcome.readiness ? wait_until(patience) : outcome;
 }
 
 // `outcome`: why it failed, if daemons were started.
@@ -309,21 +344,8 @@ Result<void> start(const Plan& plan, LaunchOutcome& outcome) {
         undo(*watch, plan, *launcher, {});
         return written;
     }
-    // Without one of them, the others wait in MPI_Init, and nobody reports anything.
-    const milliseconds patience = plan.daemon.ready_timeout + report_margin;
-    const milliseconds silence =
-        std::min<milliseconds>(silence_max + plan.nodes() * silence_max_per_node, patience);
-    outcome = watch->wait(*launcher, silence);
     std::vector<Trouble> troubles;
-    if (outcome.end == LaunchEnd::timed_out) {
-        if (!outcome.readiness) {
-            troubles = nodes_without_program(plan);
-            troubles = troubles.empty() ? nodes_without_daemon(plan) : troubles;
-        }
-        if (troubles.empty()) {
-            outcome = watch->wait(*launcher, patience - silence);
-        }
-    }
+    outcome = follow(*watch, plan, *launcher, troubles);
     const bool all = outcome.end == LaunchEnd::reported && outcome.readiness->everywhere() &&
                      outcome.readiness->nodes == plan.nodes();
     if (!all) {

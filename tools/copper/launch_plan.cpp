@@ -57,22 +57,6 @@ Result<std::uint32_t> parse_local(const std::string& source, const std::string& 
     return nodes;
 }
 
-// Both are installed side by side, or both are in the build tree.
-Result<std::string> find_daemon() {
-    const std::filesystem::path own = own_program();
-    for (const auto& place : {own.parent_path() / "copperd", own.parent_path() / "../../daemon/copperd",
-                              own.parent_path() / "../daemon/copperd"}) {
-        if (::access(place.c_str(), X_OK) == 0) {
-            return place.lexically_normal().string();
-        }
-    }
-    if (auto found = find_program("copperd")) {
-        return *found;
-    }
-    return lacking("copperd not found beside " + own.string() +
-                   ", nor in PATH (install Copper on all nodes)");
-}
-
 std::vector<std::string> kept_variables(const LaunchOptions& options, const Sources& sources) {
     if (!options.keep_env.empty()) {
         return options.keep_env;
@@ -179,6 +163,22 @@ std::string profile_of(const DaemonOptions& daemon) {
 
 std::string why_default_mount_is_taken() {
     return why_others_can_exchange(std::string(parent_path(default_mount())));
+}
+
+// Both are installed side by side, or both are in the build tree.
+Result<std::string> find_daemon() {
+    const std::filesystem::path own = own_program();
+    for (const auto& place : {own.parent_path() / "copperd", own.parent_path() / "../../daemon/copperd",
+                              own.parent_path() / "../daemon/copperd"}) {
+        if (::access(place.c_str(), X_OK) == 0) {
+            return place.lexically_normal().string();
+        }
+    }
+    if (auto found = find_program("copperd")) {
+        return *found;
+    }
+    return lacking("copperd not found beside " + own.string() +
+                   ", nor in PATH (install Copper on all nodes)");
 }
 
 Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {

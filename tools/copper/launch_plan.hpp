@@ -46,6 +46,9 @@ struct Plan {
     }
 };
 
+// The program of the daemon that belongs to this `copper`.
+Result<std::string> find_daemon();
+
 Result<Plan> make_plan(const LaunchOptions& options, const Places& places = {});
 
 // Why another user could put something in the place of the default mount on this node; empty if nobody can.

@@ -4,16 +4,20 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <utility>
 
 #include "base/host_name.hpp"
 #include "daemon/control/version.hpp"
 #include "tools/copper/node_list.hpp"
+#include "tools/copper/process.hpp"
 
 namespace copper::cli {
 
 namespace {
 
-constexpr std::string_view answer_prefix = "copper-daemons ";  // "copper-daemons HOST COUNT"
+constexpr std::string_view answer_prefix = "copper-daemons ";  // "copper-daemons HOST COUNT [WHY NOT]"
+// For all nodes together: the launch goes on meanwhile, and what comes later is no failure.
+constexpr std::chrono::milliseconds look_patience{20000};
 
 // Containers, and hosts made of namespaces, may see each other's processes.
 bool is_elsewhere(const std::filesystem::path& process) {
@@ -39,59 +43,109 @@ std::size_t count_daemons(const std::string& launch) {
     return count;
 }
 
-Trouble without_daemon(const std::string& host) {
-    return {.host = host, .reason = "copperd ended there before all nodes served", .answers = true};
+// Empty if the program starts.
+std::string why_no_daemon_starts(const std::string& program) {
+    const auto output = capture({program, "--version"}, question_patience);
+    if (output && output->text.find(version_text("copperd")) != std::string::npos) {
+        return {};
+    }
+    const auto reason = output ? output->text.substr(0, output->text.find('\n')) : output.error().reason;
+    return reason.empty() ? describe_status(output->status) : reason;
 }
 
-// The other nodes that say that no daemon runs there. (One that says nothing may be slow.)
-std::vector<Trouble> others_without_daemon(const Plan& plan) {
+Trouble without_program(const std::string& host, const std::string& reason) {
+    return {.host = host, .reason = "copperd cannot be started there: " + reason};
+}
+
+// What the nodes answer.
+struct Seen {
+    std::vector<Trouble> without_program;
+    std::set<std::string> with_daemon, without_daemon;  // hosts
+};
+
+void add(Seen& seen, const std::string& host, std::size_t count, const std::string& reason) {
+    if (!reason.empty()) {
+        seen.without_program.push_back(without_program(host, reason));
+    } else {
+        (count == 0 ? seen.without_daemon : seen.with_daemon).insert(host);
+    }
+}
+
+// A node that says nothing is late if the launcher has not ended either. Otherwise the node is asked alone.
+void ask_others(const Plan& plan, Seen& seen) {
+    const auto others = hosts_without(plan.placement.hosts, {host_name()});
+    if (others.empty() || plan.on_this_machine_only()) {
+        return;
+    }
+    const auto output =
+        ask_all(plan.launcher, others, {own_program(), "doctor", "--local", "--launch", plan.daemon.launch},
+                look_patience);
+    if (!output) {
+        return;
+    }
+    std::vector<std::string> heard;
+    for (const auto& line : lines_behind(answer_prefix, output->text)) {
+        std::istringstream words(line);
+        std::string host, reason;
+        std::size_t count = 0;
+        if (words >> host >> count) {
+            std::getline(words >> std::ws, reason);
+            add(seen, host, count, reason);
+            heard.push_back(host);
+        }
+    }
+    auto asked = hosts_without(others, heard);
+    if (asked.empty()) {
+        return;
+    }
+    if (const auto well = hosts_without(others, asked); !well.empty()) {
+        asked.push_back(well.front());  // shows whether the nodes have a remote shell
+    }
+    for (const auto& trouble :
+         troubles_on_hosts(plan.launcher, asked, {plan.copperd, "--version"}, version_text("copperd"))) {
+        seen.without_program.push_back(without_program(trouble.host, trouble.reason));
+    }
+}
+
+}  // namespace
+
+std::vector<Trouble> NodeLooks::look() {
+    Seen seen;
+    const bool one_machine = plan_.placement.on_this_machine != 0;
+    if (one_machine || hosts_without({host_name()}, plan_.placement.hosts).empty()) {
+        const auto here = count_daemons(plan_.daemon.launch);
+        const auto wanted = one_machine ? plan_.nodes() : 1;
+        if (here < wanted) {
+            seen.without_daemon.insert(host_name());
+        }
+        if (here > 0) {
+            seen.with_daemon.insert(host_name());
+        }
+    }
+    ask_others(plan_, seen);
+    const auto before = std::exchange(without_daemon_, seen.without_daemon);
+    // If none runs anywhere, the launcher has not started them yet.
+    if (!seen.without_program.empty() || seen.with_daemon.empty()) {
+        return seen.without_program;
+    }
     std::vector<Trouble> troubles;
-    std::istringstream lines(
-        said_by_all(plan.launcher, hosts_without(plan.placement.hosts, {host_name()}),
-                    {own_program(), "doctor", "--local", "--launch", plan.daemon.launch}));
-    for (std::string line; std::getline(lines, line);) {
-        // A launcher may put something in front of a line.
-        if (const auto start = line.find(answer_prefix); start != std::string::npos) {
-            std::istringstream words(line.substr(start + answer_prefix.size()));
-            std::string host;
-            std::size_t count = 0;
-            if (words >> host >> count && count == 0) {
-                troubles.push_back(without_daemon(host));
-            }
+    for (const auto& host : seen.without_daemon) {
+        if (before.contains(host)) {
+            troubles.push_back(
+                {.host = host, .reason = "copperd ended there before all nodes served", .answers = true});
         }
     }
     return troubles;
 }
 
-}  // namespace
-
-std::vector<Trouble> nodes_without_program(const Plan& plan) {
-    if (plan.on_this_machine_only()) {
-        return {};
-    }
-    auto troubles = troubles_on_hosts(plan.launcher, plan.placement.hosts, {plan.copperd, "--version"},
-                                      version_text("copperd"));
-    for (auto& trouble : troubles) {
-        trouble.reason = "copperd cannot be started there: " + trouble.reason;
-    }
-    return troubles;
-}
-
-std::vector<Trouble> nodes_without_daemon(const Plan& plan) {
-    const auto here = count_daemons(plan.daemon.launch);
-    if (plan.placement.on_this_machine != 0) {
-        return here == 0 || here >= plan.nodes() ? std::vector<Trouble>()
-                                                 : std::vector{without_daemon(host_name())};
-    }
-    auto troubles = others_without_daemon(plan);
-    if (here == 0 && hosts_without({host_name()}, plan.placement.hosts).empty()) {
-        troubles.push_back(without_daemon(host_name()));
-    }
-    return troubles.size() < plan.nodes() ? troubles : std::vector<Trouble>();
-}
-
 Result<void> print_daemons(const std::string& launch) {
-    std::cout << answer_prefix << host_name() << " " << count_daemons(launch) << std::endl;
+    const auto count = count_daemons(launch);
+    std::string reason;
+    if (count == 0) {
+        const auto program = find_daemon();
+        reason = program ? why_no_daemon_starts(*program) : program.error().reason;
+    }
+    std::cout << answer_prefix << host_name() << " " << count << " " << reason << std::endl;
     return {};
 }
 

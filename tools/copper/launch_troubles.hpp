@@ -1,7 +1,8 @@
 // Why a launch says nothing: nodes whose daemon cannot be started, or has ended. The others wait for it in
-// MPI_Init, and so does the launcher.
+// MPI_Init, and so does the launcher. A node that is only late is none of them.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,20 @@
 
 namespace copper::cli {
 
-// The nodes on which the daemon's program does not even start.
-std::vector<Trouble> nodes_without_program(const Plan& plan);
-// The nodes whose daemon has ended. If none runs anywhere, the launcher has not started them yet.
-std::vector<Trouble> nodes_without_daemon(const Plan& plan);
+class NodeLooks {
+  public:
+    explicit NodeLooks(const Plan& plan) : plan_(plan) {}
+    // Asks all nodes at once. Returns those on which the daemon's program does not start; if there are none,
+    // those that have had no daemon at the last look either, while others had one: at a first look, it may
+    // not have been started yet.
+    std::vector<Trouble> look();
 
-// What a node answers: prints how many daemons of this launch run here.
+  private:
+    const Plan& plan_;
+    std::set<std::string> without_daemon_;  // at the last look
+};
+
+// What a node answers: how many daemons of this launch run here or, if none does, why none can.
 Result<void> print_daemons(const std::string& launch);
 
 }  // namespace copper::cli

@@ -55,7 +55,8 @@ LaunchOutcome LaunchWatch::wait(pid_t launcher, std::chrono::milliseconds patien
         }
         // This order matters: after the end, all output has been written.
         const bool ended = has_ended(launcher, outcome);
-        read_log(outcome);
+        read_log();
+        outcome.readiness = readiness_;
         if (outcome.readiness && outcome.readiness->done && !ended) {
             outcome.end = LaunchEnd::reported;
         } else if (ended) {
@@ -87,7 +88,7 @@ void LaunchWatch::end_launcher(pid_t launcher, std::chrono::milliseconds patienc
         while (!has_ended(launcher, outcome) && wait_for_event(deadline)) {
             while (next_signal() != 0) {
             }
-            read_log(outcome);
+            read_log();
         }
     }
 }
@@ -112,7 +113,7 @@ bool LaunchWatch::has_ended(pid_t launcher, LaunchOutcome& outcome) {
     return ended_;
 }
 
-void LaunchWatch::read_log(LaunchOutcome& outcome) {
+void LaunchWatch::read_log() {
     std::array<char, 65536> buffer{};
     // Drain the events: they say only that there is something to read.
     while (::read(changes_.get(), buffer.data(), buffer.size()) > 0) {
@@ -125,7 +126,7 @@ void LaunchWatch::read_log(LaunchOutcome& outcome) {
         auto readiness = reader_.feed(std::string_view(buffer.data(), static_cast<std::size_t>(count)));
         if (readiness) {
             show_progress(*readiness);
-            outcome.readiness = std::move(readiness);
+            readiness_ = std::move(readiness);
         }
     }
 }

@@ -22,7 +22,7 @@ enum class LaunchEnd {
 
 struct LaunchOutcome {
     LaunchEnd end = LaunchEnd::timed_out;
-    std::optional<Readiness> readiness;  // the last report
+    std::optional<Readiness> readiness;  // the last report, perhaps during an earlier wait()
     int status = 0;                      // of the launcher, if it has ended
     std::vector<std::string> tail;       // the last lines that were no reports
 };
@@ -42,7 +42,7 @@ class LaunchWatch {
   private:
     LaunchWatch(UniqueFd log, UniqueFd changes, UniqueFd signals)
         : log_(std::move(log)), changes_(std::move(changes)), signals_(std::move(signals)) {}
-    void read_log(LaunchOutcome& outcome);
+    void read_log();
     // The signal that has arrived; 0 for none.
     int next_signal();
     bool has_ended(pid_t launcher, LaunchOutcome& outcome);
@@ -52,6 +52,7 @@ class LaunchWatch {
 
     UniqueFd log_, changes_, signals_;
     ReadyReader reader_;
+    std::optional<Readiness> readiness_;
     std::string shown_;
     bool ended_ = false;
 };

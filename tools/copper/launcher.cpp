@@ -335,10 +335,10 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
 }
 
 std::vector<std::string> reach_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                     const std::vector<std::string>& command) {
+                                     const std::vector<std::string>& command, const std::string& host_file) {
     const char* reach = adapter(launcher.family).reach;
     if (*reach == '\0') {
-        return launch_command(launcher, {.hosts = hosts, .host_file = ""}, command);
+        return launch_command(launcher, {.hosts = hosts, .host_file = host_file}, command);
     }
     Words words = filled(reach, joined(hosts, ","));
     append(words, command);

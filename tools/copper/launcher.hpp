@@ -74,9 +74,10 @@ std::vector<std::string> launch_command(const Launcher& launcher, const Placemen
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables = {});
 
-// The command that runs an administrative `command` on these nodes of the job.
+// The command that runs an administrative `command` on these nodes of the job. `host_file`: as in Placement.
 std::vector<std::string> reach_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
-                                     const std::vector<std::string>& command);
+                                     const std::vector<std::string>& command,
+                                     const std::string& host_file = {});
 
 // Whether a variable is for the MPI of the application, for the job steps that the user starts, or changes
 // what any program does, so that neither daemons nor their launcher must get it. `kept`: names that the user

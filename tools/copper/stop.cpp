@@ -54,6 +54,7 @@ struct StopOptions {
     std::string user;
     std::string batch_job;
     std::string launch;
+    bool tell_host = false;
 };
 
 void print_summary(const JobStatistics& job) {
@@ -427,8 +428,15 @@ void add_stop(CLI::App& app, Action& action) {
         "  copper stop --local                     # in a job epilogue, or to clear a dead mount\n"
         "  copper stop --local --user alice        # as root");
     command->add_option("--launch", options->launch)->group("")->needs(local);
+    command->add_flag("--tell-host", options->tell_host)->group("")->needs(local);
     command->callback([options, &action] {
-        action = [options] { return options->local ? stop_this_node(*options) : stop_job(*options); };
+        action = [options] {
+            const auto stopped = options->local ? stop_this_node(*options) : stop_job(*options);
+            if (stopped && options->tell_host) {
+                std::cout << done_prefix << host_name() << std::endl;
+            }
+            return stopped;
+        };
     });
 }
 
