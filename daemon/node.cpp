@@ -697,10 +697,9 @@ json Node::answer_departed(const std::string& rank_and_why) {
     char* why = nullptr;
     const auto rank = std::strtoull(rank_and_why.c_str(), &why, 10);
     if (rank < fabric_->size() && departed_.size() < departed_told_max) {
-        const std::string reason = "it has left:" + std::string(why);
         const Rank who{static_cast<std::uint32_t>(rank)};
-        spdlog::warn("{} is lost: {}", fabric_->name_of(who), reason);
-        departed_[who] = reason;
+        spdlog::warn("{} has left:{}", fabric_->name_of(who), why);
+        departed_[who] = "it has left:" + std::string(why);
     }
     return {{"host", host_name()}};
 }

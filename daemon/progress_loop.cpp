@@ -35,11 +35,16 @@ const char* description_of(NodeState state) {
         case NodeState::resigned:
             return "stops reading for others for a while: another node could read what it could not";
         case NodeState::suspect:
-            return "is lost: it does not answer";
+            return "does not answer";
         case NodeState::dead:
-            return "is lost for good";
+            return "takes part no more";
     }
     return "?";
+}
+
+// While this node leaves, the others do, too.
+spdlog::level::level_enum level_of_losses(const std::optional<TimePoint>& leave_by) {
+    return leave_by ? spdlog::level::debug : spdlog::level::warn;
 }
 
 Mover::Options with_threads(Mover::Options options, std::size_t threads) {
@@ -165,7 +170,7 @@ bool ProgressLoop::poll_fabric() {
                    is_at(Activity::fabric);
                },
                [this](Rank rank) {
-                   spdlog::warn("the link to {} is broken", name_of(rank));
+                   spdlog::log(level_of_losses(leave_by_), "the link to {} is broken", name_of(rank));
                    protocol_.cut(rank, now());
                });
 }
@@ -177,7 +182,7 @@ void ProgressLoop::announce_leave(std::string verb, std::string argument) {
 }
 
 void ProgressLoop::state_changed(Rank rank, NodeState state) {
-    spdlog::warn("{} {}", name_of(rank), description_of(state));
+    spdlog::log(level_of_losses(leave_by_), "{} {}", name_of(rank), description_of(state));
 }
 
 // Once, or strangers could fill the log.

@@ -172,6 +172,13 @@ class Stop(MountTestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         self.check_stopped(job)
 
+    def test_local_stop_loses_nobody(self):
+        """Each daemon that ends tells the others. Their logs call none of them lost."""
+        job = self.launch()
+        self.assertEqual(0, job.stop("--local").returncode)
+        self.assertRegex(job.logs(), r"#\d has left: signal 15")
+        self.assertNotIn("lost", job.logs())
+
     def test_daemon_told_to_end(self):
         job = self.launch()
         self.kill(job, [3], signal.SIGTERM)
