@@ -106,6 +106,16 @@ class Installation(InstalledTestCase):
         own = {"/lib", "/usr/lib", f"/lib/{MULTIARCH}", f"/usr/lib/{MULTIARCH}", "/usr/lib64"}
         self.assertLessEqual(linked - own, kept)
 
+    def test_without_manual_pages(self):
+        """Of a build of single targets."""
+        place = self.make_directory()
+        script = (build_directory() / "tools/cmake_install.cmake").read_text(encoding="utf-8")
+        self.assertIn(f"{build_directory()}/man/", script)
+        pathlib.Path(place, "install.cmake").write_text(script.replace(f"{build_directory()}/man/", f"{place}/absent/"),
+                                                        encoding="utf-8")
+        self.run_program("cmake", f"-DCMAKE_INSTALL_PREFIX={place}/prefix", "-P", f"{place}/install.cmake")
+        self.assertTrue(os.path.exists(f"{place}/prefix/bin/copper"))
+
     def test_site_builds_no_tests(self):
         """And needs nothing for them. As in docs/install.md."""
         place = pathlib.Path(self.make_directory())
