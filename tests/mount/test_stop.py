@@ -8,6 +8,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import time
 
@@ -219,6 +220,18 @@ class Stop(MountTestCase):
                 os.close(descriptor)
             inhabitant.stdin.close()
             self.assertEqual(0, inhabitant.wait(timeout=10))
+
+    def test_programs_that_run_from_the_mirror_are_named(self):
+        job = self.launch(nodes=2)
+        script = ("import mmap, sys; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); "
+                  "f.close(); print(1, flush=True); input()")
+        with subprocess.Popen([sys.executable, "-c", script, job.mirrored(1, a_document())], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as program:
+            self.assertEqual(b"1\n", program.stdout.readline())
+            done = job.stop()
+            program.communicate(b"\n")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertRegex(done.stderr, rf"warning: .* may be killed by SIGBUS: python3\S* \({program.pid}\)\n")
 
     def test_in_the_middle_of_a_storm(self):
         """Imports under way fail or succeed, but all end."""

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
+#include <future>
 #include <iostream>
 #include <regex>
 #include <thread>
@@ -40,6 +42,7 @@ constexpr milliseconds statistics_patience{2000};
 // Of those that are kept without --log-dir. The statistics of 10,000 nodes take MB.
 constexpr std::size_t statistics_files_max = 16;
 constexpr std::uintmax_t statistics_bytes_max = std::uintmax_t{64} << 20;
+constexpr milliseconds look_patience{1000};
 constexpr milliseconds stop_patience{10000};
 // If a daemon is known to be dead, waiting for its answer is in vain.
 constexpr milliseconds short_stop_patience{3000};
@@ -290,6 +293,43 @@ std::optional<ControlReply> tell_to_stop(const std::string& mount, const std::ve
     return std::move(*reply);
 }
 
+// Those that have a file of these mirrors in their memory, as "python3 (17)". A page that they have not read
+// yet will be gone (SIGBUS).
+std::vector<std::string> programs_within(const std::vector<Found>& found) {
+    std::vector<std::string> programs;
+    std::error_code error;
+    for (const auto& process : fs::directory_iterator("/proc", error)) {
+        std::ifstream maps(process.path() / "maps");  // of other users and tasks: unreadable, empty
+        for (std::string line; std::getline(maps, line);) {
+            const auto path = line.substr(std::min(line.find('/'), line.size()));
+            if (std::ranges::any_of(
+                    found, [&](const Found& one) { return path.starts_with(one.record.mount + "/"); })) {
+                std::string name;
+                std::getline(std::ifstream(process.path() / "comm"), name);
+                programs.push_back(name + " (" + process.path().filename().string() + ")");
+                break;
+            }
+        }
+    }
+    return programs;
+}
+
+// Not for long: the kernel lets nobody look at a program that changes its memory while the mirror hangs.
+void warn_of_programs_within(const std::vector<Found>& found) {
+    std::promise<std::vector<std::string>> promise;
+    auto future = promise.get_future();
+    std::thread([promise = std::move(promise), found]() mutable {
+        promise.set_value(programs_within(found));
+    }).detach();
+    if (future.wait_for(look_patience) != std::future_status::ready) {
+        return;
+    }
+    if (const auto programs = future.get(); !programs.empty()) {
+        say("warning: still run from the mirror on this node, and may be killed by SIGBUS: " +
+            some_of(programs));
+    }
+}
+
 // What ends: the instances on this node, and the launch if it was made here.
 struct Target {
     std::vector<Found> found;
@@ -376,6 +416,7 @@ Result<void> stop_job(const StopOptions& options) {
     const auto alive = std::count_if(found.begin(), found.end(), is_alive);
     const bool all = static_cast<std::size_t>(alive) == found.size();
     const auto statistics = alive != 0 ? last_statistics(*mount, found) : std::string();
+    warn_of_programs_within(found);
     const auto reply =
         alive != 0 ? tell_to_stop(*mount, found, all ? stop_patience : short_stop_patience) : std::nullopt;
     const auto unclean = clean_other_nodes(scope, launch, found, reply);
