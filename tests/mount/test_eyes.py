@@ -112,6 +112,8 @@ class Eyes(MountTestCase):
         lines = self.copper("top", "--once", "--mount", self.job.mount).splitlines()
         self.assertRegex(lines[0], r"^Copper, job .*: 2 of 2 nodes serve, for \d+ s$")
         self.assertTrue(any(re.match(r"requests of programs +\d+ +\d+", line) for line in lines), lines)
+        self.assertTrue({0, 1} >= {int(line[1]) for line in map(re.compile(r"\S+#(\d) .* ms +\d+$").match, lines) if line} > set(),
+                        lines)
         self.assertTrue(any(line.endswith("numpy/version.py") for line in lines), lines)
         self.assertLessEqual(max(map(len, lines)), 80)
         self.assertLessEqual(len(lines), 24)

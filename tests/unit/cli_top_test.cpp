@@ -130,6 +130,20 @@ TEST(TopView, FitsTheWindow) {
     }
 }
 
+TEST(TopView, NodesOfOneMachineHaveTheirRanks) {
+    auto now = sample({.nodes = 3, .degraded = {1}}, 1);
+    for (auto& node : now.job.sum["conspicuous"]) {
+        node["host"] = "login";
+    }
+    const auto lines = top_view(now, std::nullopt, 80, 23);
+    EXPECT_TRUE(line_of(lines, "login#1 ").ends_with("  degraded")) << line_of(lines, "login#1 ");
+    for (const auto* name : {"login#0 ", "login#2 "}) {
+        EXPECT_TRUE(line_of(lines, name).ends_with(" 0")) << "it serves: " << line_of(lines, name);
+    }
+    EXPECT_EQ(line_of(lines, "LOST, DEGRADED").substr(0, 27), "LOST, DEGRADED, OR WAITING ")
+        << "healthy nodes are there, too";
+}
+
 TEST(TopView, LongNamesHideNoReason) {
     auto now = sample({.nodes = 2, .lost = {1}}, 1);
     now.job.lost[0]["host"] = std::string(70, 'x') + ".site";

@@ -117,7 +117,7 @@ class View {
 
     void add_nodes() {
         constexpr std::size_t number_width = 13;
-        lines_.push_back(left("LOST, DEGRADED, SLOW NODES", name_width) +
+        lines_.push_back(left("LOST, DEGRADED, OR WAITING", name_width) +
                          right("99% OF WAITS", number_width) + right("LONGEST WAIT", number_width + 1) +
                          right("DIRECT READS", number_width + 1));
         const auto begin = lines_.size();
@@ -158,9 +158,16 @@ class View {
         }
     }
     static bool serves(const json& node) { return text_of(node, "state") == "serving"; }
-    static std::string name_of(const json& node) {
+    // Nodes of one machine (--local) differ in their ranks only.
+    std::string name_of(const json& node) const {
         const auto host = text_of(node, "host");
-        return host == "-" ? "rank " + text_of(node, "rank") : shortened(host, name_width - 2);
+        if (host == "-") {
+            return "rank " + text_of(node, "rank");
+        }
+        const bool is_shared = std::ranges::count_if(now_.job.sum["conspicuous"], [&](const json& other) {
+                                   return text_of(other, "host") == host;
+                               }) > 1;
+        return shortened(is_shared ? host + "#" + text_of(node, "rank") : host, name_width - 2);
     }
 
     void add_paths() {
