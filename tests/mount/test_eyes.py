@@ -249,6 +249,17 @@ class Eyes(MountTestCase):
         self.assertEqual(lines, self.copper("logs", "--node", host, "--mount", self.job.mount).splitlines())
         self.assertEqual(1, self.job.command("logs", "--node", "elsewhere", "--mount", self.job.mount).returncode)
 
+    def test_logs_of_a_launch_without_log_directory(self):
+        mount = f"{self.make_directory()}/m"
+        try:
+            done = self.job.command("launch", "--local", "2", "--mount", mount, "--tree", self.tree)
+            self.assertEqual(0, done.returncode, done.stderr)
+            lines = self.copper("logs", "--mount", mount).splitlines()
+        finally:
+            self.job.command("stop", "--mount", mount)
+        self.assertIn("2 of 2 nodes ready", lines)
+        self.assertFalse([line for line in lines if "{" in line])
+
     def test_logs_are_followed_until_the_end(self):
         job = self.launch(nodes=1, trees=[self.tree], options=["--log-level", "info"])
         following = subprocess.Popen([copper_program(), "logs", "--follow", "--mount", job.mount], stdout=subprocess.PIPE,

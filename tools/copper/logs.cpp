@@ -14,6 +14,7 @@
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/process.hpp"
+#include "tools/copper/ready.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -30,6 +31,19 @@ struct LogsOptions {
     bool follow = false;
     bool local = false;
 };
+
+// The reports of rank 0 to `copper launch` are among the lines of the launcher's output.
+std::string in_words(const std::string& line) {
+    const auto report = parse_readiness(line);
+    if (!report) {
+        return line;
+    }
+    auto text = std::to_string(report->ready) + " of " + std::to_string(report->nodes) + " nodes ready";
+    for (const auto& node : report->failed) {
+        text += "; " + node.host + ": " + node.reason;
+    }
+    return text;
+}
 
 // The daemons' log files in a directory, or the launcher's output, and how much of them has been read.
 class Logs {
@@ -96,7 +110,7 @@ class Logs {
         std::string time;
         for (std::string line; std::getline(file, line) && !file.eof(); offset = file.tellg()) {
             time = line.size() > time_length && line[4] == '-' ? line.substr(0, time_length) : time;
-            lines.push_back({time, host.empty() ? line : host + ": " + line});
+            lines.push_back({time, host.empty() ? in_words(line) : host + ": " + line});
         }
     }
 
