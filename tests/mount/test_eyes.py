@@ -260,6 +260,17 @@ class Eyes(MountTestCase):
         self.assertIn("2 of 2 nodes ready", lines)
         self.assertFalse([line for line in lines if "{" in line])
 
+    def test_report_after_stop_names_what_is_kept(self):
+        mount, home = f"{self.make_directory()}/m", self.make_directory()
+        environment = clean_environment(XDG_CACHE_HOME=home)
+        for words in (["launch", "--local", "1", "--tree", self.tree], ["stop"]):
+            done = self.job.command(*words, "--mount", mount, environment=environment)
+            self.assertEqual(0, done.returncode, done.stderr)
+        kept = re.search("(?m)^statistics: (.*)$", done.stdout)[1]
+        done = self.job.command("report", "--mount", mount, "-o", "-", environment=environment)
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        self.assertIn(f"'copper report {kept}'", done.stderr)
+
     def test_logs_are_followed_until_the_end(self):
         job = self.launch(nodes=1, trees=[self.tree], options=["--log-level", "info"])
         following = subprocess.Popen([copper_program(), "logs", "--follow", "--mount", job.mount], stdout=subprocess.PIPE,

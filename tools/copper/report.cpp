@@ -5,7 +5,9 @@
 #include <sstream>
 
 #include "base/json_text.hpp"
+#include "base/shell_quote.hpp"
 #include "daemon/control/metrics.hpp"
+#include "daemon/control/profile_files.hpp"
 #include "daemon/control/sum.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/instances.hpp"
@@ -39,16 +41,41 @@ Result<json> kept_statistics(std::string path) {
     return statistics ? Result<json>(std::move(*statistics)) : failed(path + ": is no JSON");
 }
 
+// The latest that `copper stop` has kept without --log-dir; empty if there are none.
+std::string latest_kept() {
+    std::error_code error;
+    std::filesystem::path latest;
+    auto time = std::filesystem::file_time_type::min();
+    for (const auto& file : std::filesystem::directory_iterator(statistics_directory(), error)) {
+        const auto written = file.last_write_time(error);
+        if (!error && file.path().extension() == ".json" && written > time) {
+            latest = file.path();
+            time = written;
+        }
+    }
+    return latest;
+}
+
+Failure with_kept(Failure failure) {
+    if (const auto kept = latest_kept(); !kept.empty()) {
+        failure.reason += "\n  of the job that was stopped last: 'copper report " + shell_quote(kept) + "'";
+    }
+    return failure;
+}
+
 Result<json> live_statistics(const std::string& flag) {
     const auto mount = mount_named(flag);
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
     warn_of_other_job(*mount);
-    return ask_sum(*mount, instances_of_job(*mount), reported_paths, "report")
-        .map([](const JobStatistics& job) {
-            return statistics_json({.job = job.job, .nodes = job.lost}, job, job.sum);
-        });
+    const auto found = instances_of_job(*mount);
+    const auto job = ask_sum(*mount, found, reported_paths, "report");
+    if (!job) {
+        const bool is_over = found.empty() && !read_launch(*mount);
+        return tl::make_unexpected(is_over ? with_kept(job.error()) : job.error());
+    }
+    return statistics_json({.job = job->job, .nodes = job->lost}, *job, job->sum);
 }
 
 Result<void> write_report(const ReportOptions& options) {
