@@ -77,7 +77,8 @@ TEST_F(ReadQueueTest, WhatIsForOthersWaitsForTheLink) {
 // The keys of reads that began, in order.
 std::vector<ObjectKey> begun_of(ReadQueue& queue, std::uint64_t backlog_bytes) {
     std::vector<ObjectKey> begun;
-    queue.begin_reads(backlog_bytes, UINT64_MAX, [&](const ObjectKey& key, ReadFor) { begun.push_back(key); });
+    queue.begin_reads(backlog_bytes, UINT64_MAX,
+                      [&](const ObjectKey& key, ReadFor) { begun.push_back(key); });
     return begun;
 }
 
