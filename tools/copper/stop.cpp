@@ -381,7 +381,8 @@ Result<Target> target_at(const std::string& mount, const std::string& own) {
         scope.batch_job = own;
     }
     // The own job's before what another one has left.
-    std::ranges::stable_partition(found, [&](const Found& one) { return !is_others(one.record.batch_job); });
+    std::stable_partition(found.begin(), found.end(),
+                          [&](const Found& one) { return !is_others(one.record.batch_job); });
     scope.launch = launch ? launch->launch : found.empty() ? std::string() : found.front().record.launch;
     std::erase_if(found, [&](const Found& one) {
         return !scope.launch.empty() && !one.record.launch.empty() && one.record.launch != scope.launch;
