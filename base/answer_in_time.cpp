@@ -1,19 +1,16 @@
 #include "base/answer_in_time.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 
+#include "base/read_in_time.hpp"
 #include "base/unique_fd.hpp"
 
 namespace copper {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Whoever reads what this process prints must not wait for its child.
 void let_go_of_output() {
@@ -45,7 +42,7 @@ void let_go_of_output() {
 
 std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
                                           const std::function<std::string()>& ask) {
-    const auto until = Clock::now() + patience;
+    const auto until = std::chrono::steady_clock::now() + patience;
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
         return ask();
@@ -62,19 +59,8 @@ std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
     }
     retry_eintr([&] { return ::waitpid(child, nullptr, 0); });
     std::string text;
-    std::array<char, 4096> buffer{};
-    while (text.empty() || text.back() != '\0') {
-        const auto left =
-            std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count(), 0L);
-        pollfd waiting{.fd = reading.get(), .events = POLLIN, .revents = 0};
-        if (retry_eintr([&] { return ::poll(&waiting, 1, static_cast<int>(left)); }) <= 0) {
-            return std::nullopt;
-        }
-        const auto got = retry_eintr([&] { return ::read(reading.get(), buffer.data(), buffer.size()); });
-        if (got <= 0) {
-            return std::nullopt;
-        }
-        text.append(buffer.data(), static_cast<std::size_t>(got));
+    if (!read_all(reading.get(), until, text) || text.empty() || text.back() != '\0') {
+        return std::nullopt;
     }
     text.pop_back();
     return text;

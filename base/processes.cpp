@@ -36,18 +36,22 @@ std::optional<std::string> find_program(const std::string& name, const std::stri
     return std::nullopt;
 }
 
-std::uint64_t start_time_of(pid_t pid) {
+namespace {
+
+// The fields of /proc/<pid>/stat (proc(5)) from the third one on. Field 2 is the command in parentheses and
+// can contain any character. If the process ends between open and read, there are none.
+std::string stat_fields(pid_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    // If the process ends between open and read, the text is empty.
     std::string text;
     std::getline(file, text, '\0');
-    // Field 2 is the command in parentheses and can contain any character. Field 3 follows the last
-    // parenthesis.
-    const auto end_of_command = text.rfind(')');
-    if (end_of_command == std::string::npos) {
-        return 0;
-    }
-    std::istringstream fields(text.substr(end_of_command + 1));
+    const auto end_of_command = text.rfind(") ");
+    return end_of_command != std::string::npos ? text.substr(end_of_command + 2) : "";
+}
+
+}  // namespace
+
+std::uint64_t start_time_of(pid_t pid) {
+    std::istringstream fields(stat_fields(pid));
     constexpr int first_field = 3;
     constexpr int start_time_field = 22;
     std::string field;
@@ -63,11 +67,8 @@ std::uint64_t start_time_of(pid_t pid) {
 }
 
 char state_letter(pid_t pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string text;
-    std::getline(file, text, '\0');
-    const auto end_of_command = text.rfind(") ");
-    return end_of_command != std::string::npos ? text[end_of_command + 2] : '?';
+    const auto fields = stat_fields(pid);
+    return fields.empty() ? '?' : fields.front();
 }
 
 bool is_running(pid_t pid, std::uint64_t started) {

@@ -1,6 +1,7 @@
 // Default values that depend on the machine, and checks whether given values fit the machine.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ std::uint64_t default_cache_bytes(std::size_t daemons_here);
 // Whether the caches of the daemons fit into this machine's memory. Call it where they run; `copper launch`
 // may run elsewhere.
 tl::expected<void, std::string> check_cache_bytes(const DaemonOptions& options, std::size_t daemons_here);
+
+// For the filesystem of a tree to answer, where nothing of the job waits for it yet.
+inline constexpr std::chrono::seconds tree_patience{5};
 
 // Drops trees that lie within other trees.
 void drop_nested(std::vector<std::string>& trees);

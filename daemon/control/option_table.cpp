@@ -30,7 +30,6 @@ constexpr double deadline_seconds_min = 0.01;
 constexpr double deadline_seconds_max = 3600;
 constexpr double ready_timeout_seconds_max = 86400;
 constexpr std::size_t id_bytes_max = 256;
-constexpr std::chrono::seconds tree_patience{5};                  // for the filesystem of a tree
 constexpr std::array passthrough_names = {"off", "auto"};         // indexed by bool
 constexpr std::array push_names = {"auto", "always", "never"};    // indexed by Push
 constexpr std::array compression_names = {"auto", "off", "lz4"};  // indexed by Compression
@@ -156,41 +155,41 @@ std::optional<tl::expected<std::string, std::string>> canonical_tree_in_time(con
                                        : tl::make_unexpected(answer->substr(1));
 }
 
-Taken take_trees(const Texts& texts, DaemonOptions& options) {
+// `if_silent` says what a path means whose filesystem does not answer.
+template <typename IfSilent>
+Taken take_each_tree(const Texts& texts, DaemonOptions& options, const IfSilent& if_silent) {
     options.trees.clear();
     for (const auto& text : texts) {
-        auto tree = canonical_tree_in_time(text);
+        const auto answer = canonical_tree_in_time(text);
+        auto tree = answer ? *answer : if_silent(text);
         if (!tree) {
-            return wrong(text + ": its filesystem does not answer on this node (waited for " +
-                         std::to_string(tree_patience.count()) + " s)");
+            return wrong(tree.error());
         }
-        if (!*tree) {
-            return wrong(tree->error());
-        }
-        options.trees.push_back(std::move(**tree));
+        options.trees.push_back(std::move(*tree));
     }
     drop_nested(options.trees);
     return {};
 }
 
+Taken take_trees(const Texts& texts, DaemonOptions& options) {
+    return take_each_tree(
+        texts, options, [](const std::string& text) -> tl::expected<std::string, std::string> {
+            return wrong(text + ": its filesystem does not answer on this node (waited for " +
+                         std::to_string(tree_patience.count()) + " s)");
+        });
+}
+
 // Here, the filesystem may hang: other nodes read it for this one.
 Taken take_resolved_trees(const Texts& texts, DaemonOptions& options) {
-    options.trees.clear();
-    for (const auto& text : texts) {
-        if (!is_normalised_path(text)) {
-            return wrong(in_quotes(text) + " is not an absolute path without links");
-        }
-        auto tree = canonical_tree_in_time(text);
-        if (tree && !*tree) {
-            return wrong(tree->error());
-        }
-        if (!tree) {
-            options.warnings.push_back(text + ": its filesystem does not answer on this node");
-        }
-        options.trees.push_back(tree ? std::move(**tree) : text);
+    const auto odd = std::ranges::find_if_not(texts, is_normalised_path);
+    if (odd != texts.end()) {
+        return wrong(in_quotes(*odd) + " is not an absolute path without links");
     }
-    drop_nested(options.trees);
-    return {};
+    return take_each_tree(
+        texts, options, [&options](const std::string& text) -> tl::expected<std::string, std::string> {
+            options.warnings.push_back(text + ": its filesystem does not answer on this node");
+            return text;
+        });
 }
 
 Taken take_cores(const Texts& texts, DaemonOptions& options) {

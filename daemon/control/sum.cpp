@@ -115,37 +115,38 @@ json paths_of(const std::vector<json>& answers, std::size_t paths_max) {
     return most(kept, "requests", kept.size());
 }
 
-json departed_of(const std::vector<json>& answers) {
-    json departed = json::object();
+// Calls `take` with each name and value of the objects that the answers have at `key`.
+template <typename Take>
+void for_each_told(const std::vector<json>& answers, const char* key, const Take& take) {
     for (const auto& answer : answers) {
-        const auto told = answer.find("departed");
-        if (told == answer.end() || !told->is_object()) {
-            continue;
-        }
-        for (const auto& [rank, why] : told->items()) {
-            if (departed.size() < departed_told_max) {
-                departed.emplace(rank, why);
+        const auto told = answer.find(key);
+        if (told != answer.end() && told->is_object()) {
+            for (const auto& [name, value] : told->items()) {
+                take(name, value);
             }
         }
     }
+}
+
+json departed_of(const std::vector<json>& answers) {
+    json departed = json::object();
+    for_each_told(answers, "departed", [&](const std::string& rank, const json& why) {
+        if (departed.size() < departed_told_max) {
+            departed.emplace(rank, why);
+        }
+    });
     return departed;
 }
 
 json silent_of(const std::vector<json>& answers) {
     json silent = json::object();
-    for (const auto& answer : answers) {
-        const auto told = answer.find("silent");
-        if (told == answer.end() || !told->is_object()) {
-            continue;
+    for_each_told(answers, "silent", [&](const std::string& filesystem, const json& found) {
+        if (found.is_object() && (silent.size() < silent_told_max || silent.contains(filesystem))) {
+            json& sum = silent[filesystem];
+            sum = {{"seconds", std::max(count_of(sum, "seconds"), count_of(found, "seconds"))},
+                   {"nodes", count_of(sum, "nodes") + count_of(found, "nodes")}};
         }
-        for (const auto& [filesystem, found] : told->items()) {
-            if (found.is_object() && (silent.size() < silent_told_max || silent.contains(filesystem))) {
-                json& sum = silent[filesystem];
-                sum = {{"seconds", std::max(count_of(sum, "seconds"), count_of(found, "seconds"))},
-                       {"nodes", count_of(sum, "nodes") + count_of(found, "nodes")}};
-            }
-        }
-    }
+    });
     return silent;
 }
 

@@ -502,14 +502,20 @@ Scenario many_programs(std::uint64_t seed, std::uint32_t nodes, std::uint32_t lo
             .message_delay_max = microseconds(50)};
 }
 
-Report expect_one_read_each(const Scenario& scenario) {
-    SCOPED_TRACE(replay(scenario));
+// Nobody turns to the filesystem out of turn, and no reader is unseated.
+Report expect_patience(const Scenario& scenario) {
     const Report report = Simulation(scenario).run();
     expect_right(report);
-    EXPECT_EQ(report.all_reads, report.operations);
-    EXPECT_EQ(report.most_reads_of_an_object, 1U);
     EXPECT_EQ(report.direct_reads, 0U);
     EXPECT_EQ(report.resignations, 0U);
+    return report;
+}
+
+Report expect_one_read_each(const Scenario& scenario) {
+    SCOPED_TRACE(replay(scenario));
+    const Report report = expect_patience(scenario);
+    EXPECT_EQ(report.all_reads, report.operations);
+    EXPECT_EQ(report.most_reads_of_an_object, 1U);
     EXPECT_EQ(report.passed_on, 0U);
     return report;
 }
@@ -530,12 +536,9 @@ TEST(Simulation, NorIsAQueueInTheFilesystem) {
         Scenario scenario = many_programs(seed, 16, 1600);
         scenario.reads_per_second = 95;  // 16 readers have 512 reads in flight, each of which takes 5.4 s
         SCOPED_TRACE(replay(scenario));
-        const Report report = Simulation(scenario).run();
-        expect_right(report);
+        const Report report = expect_patience(scenario);
         EXPECT_LE(report.passed_on, scenario.readers);
         EXPECT_EQ(report.all_reads, report.operations + report.passed_on);
-        EXPECT_EQ(report.direct_reads, 0U);
-        EXPECT_EQ(report.resignations, 0U);
     });
 }
 
@@ -547,11 +550,8 @@ TEST(Simulation, NorIsABatch) {
         scenario.store = {.directories = 40, .files_per_directory = 100, .file_bytes_max = 1000};
         scenario.reads_per_second = 200;
         SCOPED_TRACE(replay(scenario));
-        const Report report = Simulation(scenario).run();
-        expect_right(report);
+        const Report report = expect_patience(scenario);
         EXPECT_EQ(report.most_reads_of_an_object, 1U);
-        EXPECT_EQ(report.direct_reads, 0U);
-        EXPECT_EQ(report.resignations, 0U);
         EXPECT_EQ(report.passed_on, 0U);
     });
 }
@@ -564,12 +564,9 @@ TEST(Simulation, AHungFilesystemIsNobodyElsesWait) {
         scenario.stall_begin = microseconds(1);
         scenario.stall = milliseconds(60000);
         SCOPED_TRACE(replay(scenario));
-        const Report report = Simulation(scenario).run();
-        expect_right(report);
+        const Report report = expect_patience(scenario);
         EXPECT_GE(report.slowest, scenario.stall);
         EXPECT_LE(report.slowest_elsewhere, milliseconds(100));
-        EXPECT_EQ(report.direct_reads, 0U);
-        EXPECT_EQ(report.resignations, 0U);
         const auto periods = static_cast<std::uint64_t>(2 * scenario.stall / scenario.deadline);
         EXPECT_LE(report.passed_on, periods * scenario.readers);
     });

@@ -1,10 +1,8 @@
 #include "tools/copper/everywhere.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -12,9 +10,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/error_text.hpp"
 #include "base/host_name.hpp"
-#include "base/unique_fd.hpp"
+#include "base/own_files.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "tools/copper/launcher_choice.hpp"
 #include "tools/copper/node_list.hpp"
@@ -66,12 +63,9 @@ class HostFile {
         if (const auto there = make_private_directory(directory); !there) {
             return failed(there.error());
         }
-        std::string path = directory + "/asked-XXXXXX";
-        const UniqueFd file(::mkostemp(path.data(), O_CLOEXEC));
-        HostFile made(file ? path : "");
-        const auto text = joined(hosts, "\n") + "\n";
-        if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-            return failed(path + ": " + error_text());
+        HostFile made(directory + "/asked-" + std::to_string(::getpid()));
+        if (const auto written = replace_file(made.path(), joined(hosts, "\n") + "\n"); !written) {
+            return failed(written.error());
         }
         return made;
     }

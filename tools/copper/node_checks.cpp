@@ -38,7 +38,6 @@ constexpr rlim_t open_files_min = 64;
 constexpr rlim_t file_bytes_min = rlim_t{64} << 20;
 constexpr std::uint64_t cache_bytes_useful_min = std::uint64_t{512} << 20;
 constexpr std::chrono::seconds version_patience{10};
-constexpr std::chrono::seconds tree_patience{5};
 
 Finding good(std::string check, std::string text) {
     return {.check = std::move(check), .verdict = Verdict::good, .text = std::move(text), .advice = {}};

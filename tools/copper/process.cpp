@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <sstream>
 
 #include "base/error_text.hpp"
+#include "base/read_in_time.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/control/instance.hpp"
 
@@ -36,11 +36,6 @@ using Clock = std::chrono::steady_clock;
 
 // After SIGKILL, the kernel may first have to finish an operation on a slow filesystem.
 constexpr std::chrono::milliseconds kill_patience{5000};
-
-int remaining_ms(Clock::time_point deadline) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    return left <= 0 ? 0 : static_cast<int>(std::min<std::int64_t>(left, INT_MAX));
-}
 
 // The arguments of execve(2), made before fork(2), because the child of a process with threads may not
 // allocate.
@@ -131,22 +126,6 @@ UniqueFd open_process(const ProcessName& process) {
         errno = ESRCH;
     }
     return fd;
-}
-
-// Reads until the end of the file or the deadline; false at the deadline.
-bool read_all(int fd, Clock::time_point deadline, std::string& text) {
-    std::array<char, 4096> buffer{};
-    for (;;) {
-        pollfd waiting{fd, POLLIN, 0};
-        if (retry_eintr([&] { return ::poll(&waiting, 1, remaining_ms(deadline)); }) <= 0) {
-            return false;
-        }
-        const auto count = retry_eintr([&] { return ::read(fd, buffer.data(), buffer.size()); });
-        if (count <= 0) {
-            return true;
-        }
-        text.append(buffer.data(), static_cast<std::size_t>(count));
-    }
 }
 
 }  // namespace
