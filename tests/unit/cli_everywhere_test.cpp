@@ -129,6 +129,26 @@ exit 1
     EXPECT_EQ(lines_of(launcher_.program + ".calls").size(), 2U);
 }
 
+// Hydra's does not end if one node cannot be reached.
+TEST_F(EverywhereTest, WhatHostsSayIsHeardThoughTheLauncherDoesNotEnd) {
+    write_program(launcher_.program, "#!/bin/sh\necho well says this\nexec sleep 60\n");
+    const auto output = ask_all(launcher_, {"well", "absent"}, {"true"}, std::chrono::milliseconds(500));
+    ASSERT_TRUE(output);
+    EXPECT_FALSE(succeeded(*output));
+    EXPECT_EQ(output->text, "well says this\n");
+}
+
+TEST_F(EverywhereTest, VariablesOfTheApplicationStayHereButForThoseThatAreKept) {
+    ::setenv("UCX_TLS", "kept", 1);
+    ::setenv("UCX_NET_DEVICES", "of the application", 1);
+    write_program(launcher_.program, "#!/bin/sh\necho \"$UCX_TLS $UCX_NET_DEVICES\"\n");
+    launcher_.keep_env = {"UCX_TLS"};
+    EXPECT_EQ(said_by_all(launcher_, {"well"}, {"true"}), "kept \n");
+    EXPECT_EQ(said_by_each(launcher_, {"well"}, {"true"}), "kept \n\n");
+    ::unsetenv("UCX_TLS");
+    ::unsetenv("UCX_NET_DEVICES");
+}
+
 TEST_F(EverywhereTest, ATroubleSaysWhy) {
     auto troubles = troubles_on_hosts(launcher_, {"well", "broken"}, {"copperd", "--version"});
     ASSERT_EQ(troubles.size(), 1U);
@@ -140,6 +160,12 @@ TEST_F(EverywhereTest, ATroubleSaysWhy) {
 }
 
 TEST_F(EverywhereTest, ARemoteShellTellsWhyRatherThanTheLauncher) {
+    EXPECT_EQ(trouble(Family::hydra, {"well0", "well1", "known-broken"}), "why, in plain words");
+}
+
+// As Hydra's does.
+TEST_F(EverywhereTest, ALauncherThatDoesNotEndWhereTheRemoteShellFailsIsATrouble) {
+    write_program(launcher_.program, "#!/bin/sh\nexec sleep 60\n");
     EXPECT_EQ(trouble(Family::hydra, {"well0", "well1", "known-broken"}), "why, in plain words");
 }
 

@@ -48,8 +48,8 @@ std::string why_failed(const Result<Output>& output, const std::string& says) {
 }
 
 // As the daemons are started: what shapes the steps of the application would make these fail, too.
-Result<Output> capture_there(const std::vector<std::string>& command, std::chrono::milliseconds patience) {
-    return capture(command, patience, variables_of_application());
+std::set<std::string> variables_without(const Launcher& launcher) {
+    return variables_of_application(launcher.keep_env);
 }
 
 // The hosts, if they are too many for a command line. Removed at the end.
@@ -83,17 +83,20 @@ class HostFile {
     std::string path_;
 };
 
-using CommandFor = std::function<std::vector<std::string>(const std::string&)>;
+struct Commands {
+    std::function<std::vector<std::string>(const std::string& host)> of;
+    std::set<std::string> without;  // variables
+};
 
-// Runs the command that `command_for` gives for each host, several at a time, and none after each_patience.
+// Runs the command of each host, several at a time, and none after each_patience.
 std::vector<Result<Output>> outputs(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
-                                    const CommandFor& command_for) {
+                                    const Commands& commands) {
     std::vector<Result<Output>> outputs(hosts.size(), failed("not asked: others took too long"));
     std::atomic<std::size_t> next = 0;
     const auto end = std::chrono::steady_clock::now() + each_patience;
     const auto work = [&] {
         for (std::size_t i = next++; i < hosts.size() && std::chrono::steady_clock::now() < end; i = next++) {
-            outputs[i] = capture_there(command_for(hosts[i]), patience);
+            outputs[i] = capture(commands.of(hosts[i]), patience, commands.without);
         }
     };
     std::vector<std::thread> threads;
@@ -106,16 +109,17 @@ std::vector<Result<Output>> outputs(const std::vector<std::string>& hosts, std::
     return outputs;
 }
 
-CommandFor through(const Launcher& launcher, const std::vector<std::string>& command) {
-    return [&](const std::string& host) { return reach_hosts(launcher, {host}, command); };
+Commands through(const Launcher& launcher, const std::vector<std::string>& command) {
+    return {.of = [&](const std::string& host) { return reach_hosts(launcher, {host}, command); },
+            .without = variables_without(launcher)};
 }
 
 enum class Late { is_trouble, is_none };
 
 // Returns the hosts where it fails, in order.
 std::vector<Trouble> failing(const std::vector<std::string>& hosts, std::chrono::milliseconds patience,
-                             Late late, const std::string& says, const CommandFor& command_for) {
-    const auto all = outputs(hosts, patience, command_for);
+                             Late late, const std::string& says, const Commands& commands) {
+    const auto all = outputs(hosts, patience, commands);
     std::vector<Trouble> troubles;
     for (std::size_t i = 0; i < hosts.size(); ++i) {
         if (!all[i] && late == Late::is_none) {
@@ -170,7 +174,8 @@ Result<Output> ask_all(const Launcher& launcher, const std::vector<std::string>&
     if (!file) {
         return tl::make_unexpected(file.error());
     }
-    return capture_there(reach_hosts(launcher, hosts, command, file->path()), patience);
+    return capture_until(patience, reach_hosts(launcher, hosts, command, file->path()),
+                         variables_without(launcher));
 }
 
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
@@ -197,23 +202,27 @@ std::vector<Trouble> troubles_on_hosts(const Launcher& launcher, const std::vect
     auto suspected = others;
     std::map<std::string, std::string> reasons;  // by host; a remote shell is plainer than a launcher
     if (has_remote_shell(launcher.family)) {
-        const auto failed_there =
-            failing(suspected, reach_patience, Late::is_none, says, [&](const std::string& host) {
-                auto words = reach_command(launcher.extra, batch_system());
-                words.push_back(host);
-                words.insert(words.end(), command.begin(), command.end());
-                return words;
-            });
+        const auto by_shell = [&](const std::string& host) {
+            auto words = reach_command(launcher.extra, batch_system());
+            words.push_back(host);
+            words.insert(words.end(), command.begin(), command.end());
+            return words;
+        };
+        const auto failed_there = failing(suspected, reach_patience, Late::is_none, says,
+                                          {.of = by_shell, .without = variables_without(launcher)});
         suspected.clear();
         for (const auto& trouble : failed_there) {
             suspected.push_back(trouble.host);
             reasons[trouble.host] = trouble.reason;
         }
     }
-    auto troubles = failing(suspected, reach_patience, Late::is_none, says, through(launcher, command));
+    // If no node has a remote shell, that is not why one fails. Where the shell plainly fails, a launcher may
+    // wait for ever.
+    const bool shell_tells = !reasons.empty() && reasons.size() < others.size();
+    auto troubles = failing(suspected, reach_patience, shell_tells ? Late::is_trouble : Late::is_none, says,
+                            through(launcher, command));
     for (auto& trouble : troubles) {
-        // If no node has a remote shell, that is not why this one fails.
-        if (reasons.contains(trouble.host) && reasons.size() < others.size()) {
+        if (shell_tells) {
             trouble.reason = reasons[trouble.host];
         }
     }

@@ -20,8 +20,8 @@ inline constexpr std::chrono::milliseconds each_patience{60000};
 // The file of the running `copper`, which has the same path on all nodes.
 std::string own_program();
 
-// Runs `command` on all of these nodes at once: one call of the launcher, however many they are. Fails if
-// that does not end in time.
+// Runs `command` on all of these nodes at once: one call of the launcher, however many they are. Returns what
+// came in time: with some launchers, the call does not end if one node cannot be reached.
 Result<Output> ask_all(const Launcher& launcher, const std::vector<std::string>& hosts,
                        const std::vector<std::string>& command,
                        std::chrono::milliseconds patience = hosts_patience);

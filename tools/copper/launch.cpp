@@ -150,7 +150,7 @@ std::map<std::string, std::string> daemons_environment(const Plan& plan) {
     constexpr const char* library_path = "LD_LIBRARY_PATH";
     const auto libraries = read_variable(library_path);
     const auto conda = read_variable("CONDA_PREFIX");
-    if (libraries && conda && std::ranges::count(plan.keep_env, library_path) == 0) {
+    if (libraries && conda && std::ranges::count(plan.launcher.keep_env, library_path) == 0) {
         added[library_path] = without_conda(*libraries, *conda);
     }
     return added;
@@ -332,7 +332,7 @@ Result<void> start(const Plan& plan, LaunchOutcome& outcome) {
     const int errors = plan.daemon.log_to_output ? STDOUT_FILENO : log->get();
     const auto launcher = spawn({.argv = plan.command,
                                  .environment = daemons_environment(plan),
-                                 .without = variables_of_application(plan.keep_env),
+                                 .without = variables_of_application(plan.launcher.keep_env),
                                  .output = log->get(),
                                  .errors = errors,
                                  .own_session = true});

@@ -109,7 +109,7 @@ Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Pl
         return tl::make_unexpected(launcher.error());
     }
     plan.launcher = std::move(*launcher);
-    plan.keep_env = kept_variables(options, sources);
+    plan.launcher.keep_env = kept_variables(options, sources);
     return {};
 }
 
@@ -231,7 +231,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     plan.daemon.nodes = static_cast<std::uint32_t>(plan.nodes());
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);
-    std::set<std::string> kept(plan.keep_env.begin(), plan.keep_env.end());
+    std::set<std::string> kept(plan.launcher.keep_env.begin(), plan.launcher.keep_env.end());
     kept.erase("LD_LIBRARY_PATH");  // launch_command() passes it on anyway
     kept.erase(job_key_variable);
     std::vector<std::string> variables = {job_key_variable};

@@ -34,7 +34,6 @@ struct Plan {
     std::string copperd;              // the program
     std::vector<std::string> command;
     std::string log;
-    std::vector<std::string> keep_env;
     // Nobody gave a mount. Then it may move, if another user has the default one on some node.
     bool uses_default_mount = false;
 

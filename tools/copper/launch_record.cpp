@@ -45,6 +45,7 @@ nlohmann::json to_json(const LaunchRecord& record) {
             {"as_root", launcher.as_root},
             {"has_library_path", launcher.has_library_path},
             {"extra", launcher.extra},
+            {"keep_env", launcher.keep_env},
             {"hosts", record.hosts},
             {"on_this_machine", record.on_this_machine},
             {"log_dir", record.log_dir}};
@@ -65,6 +66,7 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("as_root").get_to(record.launcher.as_root);
     json.at("has_library_path").get_to(record.launcher.has_library_path);
     json.at("extra").get_to(record.launcher.extra);
+    record.launcher.keep_env = json.value("keep_env", std::vector<std::string>());
     json.at("hosts").get_to(record.hosts);
     record.on_this_machine = whole_number<std::uint32_t>(json.at("on_this_machine"));
     record.log_dir = json.value("log_dir", "");

@@ -1,5 +1,6 @@
 #include "tools/copper/launch_troubles.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::string_view answer_prefix = "copper-daemons ";  // "copper-daemons HOST COUNT [WHY NOT]"
 // For all nodes together: the launch goes on meanwhile, and what comes later is no failure.
-constexpr std::chrono::milliseconds look_patience{20000};
+constexpr std::chrono::milliseconds look_patience{10000};
+constexpr std::size_t asked_alone_max = 16;  // one that plainly fails is reason enough
 
 // Containers, and hosts made of namespaces, may see each other's processes.
 bool is_elsewhere(const std::filesystem::path& process) {
@@ -71,7 +73,8 @@ void add(Seen& seen, const std::string& host, std::size_t count, const std::stri
     }
 }
 
-// A node that says nothing is late if the launcher has not ended either. Otherwise the node is asked alone.
+// Nodes that say nothing are late, or one of them keeps the launcher from ending. So some are asked alone,
+// but not if none of many nodes says anything: then they are late.
 void ask_others(const Plan& plan, Seen& seen) {
     const auto others = hosts_without(plan.placement.hosts, {host_name()});
     if (others.empty() || plan.on_this_machine_only()) {
@@ -95,9 +98,10 @@ void ask_others(const Plan& plan, Seen& seen) {
         }
     }
     auto asked = hosts_without(others, heard);
-    if (asked.empty()) {
+    if (asked.empty() || (heard.empty() && asked.size() > asked_alone_max)) {
         return;
     }
+    asked.resize(std::min(asked.size(), asked_alone_max));
     if (const auto well = hosts_without(others, asked); !well.empty()) {
         asked.push_back(well.front());  // shows whether the nodes have a remote shell
     }

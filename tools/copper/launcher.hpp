@@ -52,8 +52,9 @@ struct Launcher {
     bool as_root = false;         // Open MPI must be told that running as root is intended
     // LD_LIBRARY_PATH is set here: the other nodes need it to find the MPI library.
     bool has_library_path = false;
-    std::vector<std::string> extra;  // COPPER_LAUNCHER_ARGS
-    std::string other_job = {};      // the batch job to start programs in, if this process is not in it
+    std::vector<std::string> extra;          // COPPER_LAUNCHER_ARGS
+    std::vector<std::string> keep_env = {};  // variables that it gets though they are for the application
+    std::string other_job = {};  // the batch job to start programs in, if this process is not in it
     bool operator==(const Launcher&) const = default;
 };
 

@@ -159,8 +159,8 @@ Result<pid_t> spawn(const SpawnRequest& request) {
     return pid;
 }
 
-Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline,
-                       const std::set<std::string>& without) {
+Result<Output> capture_until(std::chrono::milliseconds deadline, const std::vector<std::string>& argv,
+                             const std::set<std::string>& without) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
         return failed("pipe: " + error_text());
@@ -179,22 +179,28 @@ Result<Output> capture(const std::vector<std::string>& argv, std::chrono::millis
     }
     Output output;
     const ProcessName child{*pid, start_time_of(*pid)};
-    const bool ended = read_all(reading.get(), Clock::now() + deadline, output.text);
-    if (!ended) {
+    output.ended = read_all(reading.get(), Clock::now() + deadline, output.text);
+    if (!output.ended) {
         ::kill(-*pid, SIGKILL);
     }
     // A child that waits for a hung filesystem cannot be killed: init takes it over.
-    if (ended || wait_for_end(child, kill_patience)) {
+    if (output.ended || wait_for_end(child, kill_patience)) {
         retry_eintr([&] { return ::waitpid(*pid, &output.status, 0); });
     }
-    if (!ended) {
+    return output;
+}
+
+Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline,
+                       const std::set<std::string>& without) {
+    auto output = capture_until(deadline, argv, without);
+    if (output && !output->ended) {
         return failed(argv.front() + ": did not end within " + std::to_string(deadline.count()) + " ms");
     }
     return output;
 }
 
 bool succeeded(const Output& output) {
-    return WIFEXITED(output.status) && WEXITSTATUS(output.status) == 0;
+    return output.ended && WIFEXITED(output.status) && WEXITSTATUS(output.status) == 0;
 }
 
 std::string describe_status(int status) {

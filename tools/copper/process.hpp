@@ -28,11 +28,15 @@ struct SpawnRequest {
 Result<pid_t> spawn(const SpawnRequest& request);
 
 struct Output {
-    int status = 0;  // as of waitpid(2)
+    bool ended = true;  // before the deadline
+    int status = 0;     // as of waitpid(2), if it ended
     std::string text;
 };
 // Runs a program and collects its output from both streams. At the deadline, kills the program with its
-// process group. May be called from several threads.
+// process group, and returns what came until then. May be called from several threads.
+Result<Output> capture_until(std::chrono::milliseconds deadline, const std::vector<std::string>& argv,
+                             const std::set<std::string>& without = {});
+// The same, but it fails if the program does not end in time.
 Result<Output> capture(const std::vector<std::string>& argv, std::chrono::milliseconds deadline,
                        const std::set<std::string>& without = {});
 // For a program that only answers a question.
