@@ -725,7 +725,7 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
         scenario.one_way_cut_max = microseconds(between(1, 20000000));
         scenario.pause_max = microseconds(between(1, 20000000));
         scenario.stragglers = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, nodes) : 0);
-        scenario.straggling_max = microseconds(between(1, 50000));
+        scenario.straggling_max = microseconds(between(1, 3000));
     }
     return scenario;
 }
