@@ -15,6 +15,8 @@ from import_storm import Workload, package_tree
 from pages import block_with, in_place
 
 MOUNT = "/tmp/root/copper"
+START_SECONDS_MAX = 11  # start_max of tools/copper/remote_shell.cpp
+SETTLING_SECONDS = 5  # mpirun ends what it will end
 FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
 # What a job leaves: the directories that others could otherwise make, empty and closed.
 PLACES = """places=$(ls -d /tmp/root /tmp/copper-* 2>/dev/null)
@@ -387,6 +389,19 @@ class Ssh(NodesThatFail, ClusterTestCase):
         self.launch_well()
         kill_all(self.hosts.processes_on("cn2", "copperd", "copperd-superv"))
         self.assertNotEqual(0, self.hosts.run("cn2", "ls", MOUNT).returncode)
+        self.stop_well()
+
+    def test_a_session_ends(self):
+        """mpirun of Open MPI 4 takes it for a node that did not start, and would end all daemons."""
+        self.launch_well()
+        time.sleep(START_SECONDS_MAX)
+        for pid in self.hosts.processes_on("cn0", "ssh"):
+            if b"cn2" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(SETTLING_SECONDS)
+        self.storm("numpy", self.hosts.names, processes=1)
+        nodes = nodes_of(self.hosts.check("cn0", "copper", "status", "--nodes"))
+        self.assertLessEqual({node["HOST"] for node in nodes if node["STATE"] != "serving"}, {"cn2"})
         self.stop_well()
 
 

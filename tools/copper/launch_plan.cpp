@@ -25,6 +25,7 @@
 #include "tools/copper/launcher_choice.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/nodes.hpp"
+#include "tools/copper/remote_shell.hpp"
 
 namespace copper::cli {
 
@@ -237,7 +238,11 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     std::vector<std::string> variables = {job_key_variable};
     std::ranges::copy_if(kept, std::back_inserter(variables),
                          [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
-    plan.command = launch_command(plan.launcher, plan.placement, command, variables);
+    auto launcher = plan.launcher;
+    if (!plan.on_this_machine_only()) {
+        launcher.extra = with_remote_shell(launcher);
+    }
+    plan.command = launch_command(launcher, plan.placement, command, variables);
     return plan;
 }
 

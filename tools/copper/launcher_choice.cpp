@@ -28,12 +28,6 @@ const std::string package_hint =
     "; install one (Debian: openmpi-bin, RHEL: openmpi) or load the site's MPI module, or use --launcher "
     "none for this node alone";
 
-// Of a program, without symbolic links.
-std::string place_of(const std::string& program) {
-    std::error_code error;
-    return std::filesystem::canonical(find_program(program).value_or(program), error);
-}
-
 Result<Launcher> mpi_launcher(const std::string& program, milliseconds patience = question_patience) {
     const auto version = capture({program, "--version"}, patience);
     if (!version) {
@@ -192,6 +186,11 @@ Result<Launcher> named(const LauncherChoice& choice) {
 }
 
 }  // namespace
+
+std::string place_of(const std::string& program) {
+    std::error_code error;
+    return std::filesystem::canonical(find_program(program).value_or(program), error);
+}
 
 BatchSystem batch_system() {
     return is_set("LSB_JOBID")     ? BatchSystem::lsf

@@ -15,6 +15,8 @@ struct LauncherChoice {
     bool one_machine = false;  // --local: srun cannot start processes on this machine alone
     bool this_node_alone = false;
 };
+// Of a program, without symbolic links. Empty if there is none.
+std::string place_of(const std::string& program);
 // Of this process's job.
 BatchSystem batch_system();
 Result<Launcher> find_launcher(const LauncherChoice& choice);

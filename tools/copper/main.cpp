@@ -12,6 +12,7 @@
 #include "tools/copper/environment.hpp"
 #include "tools/copper/everywhere.hpp"
 #include "tools/copper/misuse.hpp"
+#include "tools/copper/remote_shell.hpp"
 
 namespace {
 
@@ -49,6 +50,9 @@ int main(int argc, char** argv) {
     if (argc > 1 && argv[1] == completion_command) {
         std::cout << completions(app, {argv + 2, argv + argc});
         return exit_done;
+    }
+    if (argc > 1 && argv[1] == remote_shell_command) {
+        return run_remote_shell({argv + 2, argv + argc});
     }
     check_values(app);
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
