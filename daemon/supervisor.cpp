@@ -25,6 +25,7 @@
 #include "base/error_text.hpp"
 #include "base/processes.hpp"
 #include "daemon/control/instance.hpp"
+#include "daemon/lease.hpp"
 #include "daemon/log.hpp"
 #include "daemon/mount_point.hpp"
 #include "daemon/silence.hpp"
@@ -173,9 +174,11 @@ bool is_task_of_slurm() {
 
 class Supervisor {
   public:
-    // `task`: the process that waits for both, or 0.
-    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t task, pid_t daemon, Vitals& vitals)
+    // `launcher`: the process that started the daemon. `task`: the process that waits for both, or 0.
+    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t launcher, pid_t task, pid_t daemon,
+               Vitals& vitals)
         : options_(options),
+          lease_(options, launcher),
           task_(task),
           vitals_(vitals),
           hang_time_(std::max<milliseconds>(hang_time_min, hang_deadlines * options.deadline)),
@@ -215,6 +218,9 @@ class Supervisor {
             if (!has_spoken && silence_->look() >= hang_time_ && is_running(pid_, pid_started_)) {
                 kill_for_silence();
                 silence_->end();
+            }
+            if (outlives_) {
+                lease_.look(steady_clock::now(), place_.rank, place_.nodes, is_successor_);
             }
             if (polled[1].revents != 0) {
                 take_signal();
@@ -402,6 +408,7 @@ class Supervisor {
     }
 
     const DaemonOptions& options_;
+    Lease lease_;
     const pid_t task_;
     Vitals& vitals_;
     const milliseconds hang_time_;
@@ -493,7 +500,7 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
     }
     ours.reset();
     leave_launcher(theirs.get());
-    return Supervisor(options, std::move(theirs), task, daemon, *vitals).run();
+    return Supervisor(options, std::move(theirs), launcher, task, daemon, *vitals).run();
 }
 
 }  // namespace copper

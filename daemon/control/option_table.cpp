@@ -402,6 +402,16 @@ std::vector<OptionRow> hidden_rows() {
                  options.run_everywhere = texts;
                  return Taken();
              }},
+        {.name = "lease",
+         .argument = "ARG",
+         .help = "argv prefix of a command that ends the mirror if its batch job is over",
+         .arity = repeatable,
+         .audience = hidden,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 options.lease = texts;
+                 return Taken();
+             }},
         {.name = "batch-job",
          .argument = "ID",
          .help = "the job's id in the batch system",
@@ -502,6 +512,9 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
     }
     for (const auto& argument : options.run_everywhere) {
         flags.push_back("--run-everywhere=" + argument);
+    }
+    for (const auto& argument : options.lease) {
+        flags.push_back("--lease=" + argument);
     }
     return flags;
 }

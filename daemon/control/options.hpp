@@ -58,6 +58,8 @@ struct DaemonOptions {
     std::uint32_t nodes = 0;                          // --nodes N: of the launch; 0: unknown
     // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.
     std::vector<std::string> run_everywhere;
+    // --lease ARG, repeatable: the argv prefix of Lease's command; empty: none
+    std::vector<std::string> lease;
     std::string
         batch_job;  // --batch-job ID; default: from PBS, Slurm or Flux, which tell it to some nodes only
     std::string batch_run;  // --batch-run ID: as in InstanceRecord

@@ -7,11 +7,12 @@ import pathlib
 import signal
 import unittest
 
-from copper import clean_environment, kill_all, mounts_below, wait_until
+from copper import LAUNCHERS, clean_environment, kill_all, mounts_below, wait_until
 from mounted import MountTestCase
 
 FIRST = "1.server"
 SECOND = "2.server"
+LEASE_SECONDS_MAX = 120  # twice the interval of daemon/lease.cpp
 
 # Stands in for the batch system: says of a job what the file of its name holds.
 QSTAT = """#!/bin/sh
@@ -279,3 +280,16 @@ class OtherJob(OtherJobTestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class JobIsOver(OtherJobTestCase):
+    def test_its_mirror_ends_without_anybody(self):
+        """It was deleted by force, and so its launcher was killed."""
+        self.launch_first(nodes=2, **self.environment_of(FIRST))
+        self.says_of_first("alive")
+        kill_all(pid for pid, words in self.job.own_processes().items() if os.path.basename(words[0]) in LAUNCHERS)
+        self.check_first_serves()
+        self.says_of_first("over")
+        wait_until(lambda: not self.processes_of_first(), LEASE_SECONDS_MAX, "the end of the mirror")
+        self.assertEqual([], mounts_below(self.job.mount))
+        self.assertEqual("nothing of Copper was left on this node\n", self.second("stop", "--local")[0])

@@ -28,23 +28,6 @@ const std::set<std::string_view> slurm_over = {"BOOT_FAIL", "CANCELLED",    "COM
 const std::set<std::string_view> flux_over = {"INACTIVE", "DEPEND", "PRIORITY", "SCHED"};
 const std::set<std::string_view> lsf_over = {"DONE", "EXIT", "PEND", "PSUSP"};
 
-// As batch_job_id() chooses.
-std::optional<Scheduler> scheduler_here() {
-    if (is_set("PBS_JOBID")) {
-        return Scheduler::pbs;
-    }
-    if (is_set("SLURM_JOB_ID")) {
-        return Scheduler::slurm;
-    }
-    if (is_set("FLUX_ENCLOSING_ID") || is_set("FLUX_JOB_ID")) {
-        return Scheduler::flux;
-    }
-    if (is_set("LSB_JOBID")) {
-        return Scheduler::lsf;
-    }
-    return is_set("JOB_ID") ? std::optional(Scheduler::grid_engine) : std::nullopt;
-}
-
 // Grid Engine has a qstat, too, and a job's PATH may lack that of PBS.
 std::string pbs_qstat() {
     const char* file = std::getenv("PBS_CONF_FILE");
@@ -122,6 +105,22 @@ JobLife life_in_lsf(int exit_code, std::string_view text) {
 
 }  // namespace
 
+std::optional<Scheduler> scheduler_of_this_job() {
+    if (is_set("PBS_JOBID")) {
+        return Scheduler::pbs;
+    }
+    if (is_set("SLURM_JOB_ID")) {
+        return Scheduler::slurm;
+    }
+    if (is_set("FLUX_ENCLOSING_ID") || is_set("FLUX_JOB_ID")) {
+        return Scheduler::flux;
+    }
+    if (is_set("LSB_JOBID")) {
+        return Scheduler::lsf;
+    }
+    return is_set("JOB_ID") ? std::optional(Scheduler::grid_engine) : std::nullopt;
+}
+
 std::vector<std::string> question_about(Scheduler scheduler, const std::string& job) {
     constexpr std::string_view digits = "0123456789";
     // Another user wrote this id if root asks. PBS would ask the server behind an '@'.
@@ -191,8 +190,10 @@ std::set<std::string> filters() {
     return names;
 }
 
-JobAnswer ask_about_job(const std::string& job, std::chrono::milliseconds patience) {
-    const auto scheduler = scheduler_here();
+}  // namespace
+
+JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& job,
+                        std::chrono::milliseconds patience) {
     const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
     if (words.empty()) {
         return {.life = JobLife::unknown,
@@ -222,13 +223,11 @@ JobAnswer ask_about_job(const std::string& job, std::chrono::milliseconds patien
     return unknown(output->text.substr(0, output->text.find('\n')));
 }
 
-}  // namespace
-
 const JobAnswer& JobQuestions::ask(const std::string& job) {
     const auto [answer, is_new] = answers_.try_emplace(job);
     if (is_new) {
         const auto begin = std::chrono::steady_clock::now();
-        answer->second = ask_about_job(job, left_);
+        answer->second = ask_about_job(scheduler_of_this_job(), job, left_);
         left_ -=
             std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     }

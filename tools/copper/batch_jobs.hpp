@@ -18,6 +18,14 @@ struct JobAnswer {
     std::string reason = {};  // in words, for a message
 };
 
+enum class Scheduler { pbs, slurm, flux, lsf, grid_engine };
+// By the variable that names this process's job, as batch_job_id() chooses.
+std::optional<Scheduler> scheduler_of_this_job();
+
+// `scheduler`: the job's, if known.
+JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& job,
+                        std::chrono::milliseconds patience);
+
 // Asks the batch system of this process's job about other jobs, once about each. All questions together take
 // at most `patience`: a batch system that hangs holds up no clean-up of many jobs.
 class JobQuestions {
@@ -31,8 +39,6 @@ class JobQuestions {
     std::map<std::string, JobAnswer> answers_;
 };
 
-// By the variable that names this process's job.
-enum class Scheduler { pbs, slurm, flux, lsf, grid_engine };
 // The command that asks about a job; empty if this is no id of a job there.
 std::vector<std::string> question_about(Scheduler scheduler, const std::string& job);
 // From what that command printed on both streams, and its exit code. Says "over" only where the batch system

@@ -465,8 +465,8 @@ void add_launch(CLI::App& app, Action& action) {
     auto* command =
         app.add_subcommand("launch", "Start one daemon per node; returns 0 only when every node serves");
     add_option_flags(*command, options->flags,
-                     {"local", "run-everywhere", "require-key", "ready-timeout", "batch-job", "batch-run",
-                      "launch", "nodes"});
+                     {"local", "run-everywhere", "lease", "require-key", "ready-timeout", "batch-job",
+                      "batch-run", "launch", "nodes"});
     command
         ->add_option("--ready-timeout", options->flags["ready-timeout"],
                      "Time for all nodes to start serving (default 120)")

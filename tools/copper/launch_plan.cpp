@@ -23,6 +23,7 @@
 #include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/launcher_choice.hpp"
+#include "tools/copper/lease.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/nodes.hpp"
 #include "tools/copper/remote_shell.hpp"
@@ -230,6 +231,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     plan_way_back(plan);
     plan.daemon.require_key = true;
     plan.daemon.nodes = static_cast<std::uint32_t>(plan.nodes());
+    plan.daemon.lease = lease_of(plan.launcher, plan.daemon.batch_job);
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);
     std::set<std::string> kept(plan.launcher.keep_env.begin(), plan.launcher.keep_env.end());

@@ -11,6 +11,7 @@
 #include "tools/copper/completion.hpp"
 #include "tools/copper/environment.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/lease.hpp"
 #include "tools/copper/misuse.hpp"
 #include "tools/copper/remote_shell.hpp"
 
@@ -50,6 +51,13 @@ int main(int argc, char** argv) {
     if (argc > 1 && argv[1] == completion_command) {
         std::cout << completions(app, {argv + 2, argv + argc});
         return exit_done;
+    }
+    if (argc > 3 && argv[1] == if_over_command) {
+        if (!is_over(argv[2])) {
+            return exit_done;
+        }
+        argv += 2;
+        argc -= 2;
     }
     if (argc > 1 && argv[1] == remote_shell_command) {
         return run_remote_shell({argv + 2, argv + argc});
