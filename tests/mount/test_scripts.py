@@ -213,15 +213,16 @@ OF_AURORA = """module() { :; }
 mpirun() { env "${7#--genv=}" "${@:8}"; }
 """
 
-# What pbs-hook.py uses of the module that PBS Pro gives to hooks. After a launch event, the MoM starts what the hook left.
+# What pbs-hook.py uses of the module that PBS Pro gives to hooks. After a launch event, the MoM starts what the hook left. Before
+# it, the shell of a script has no arguments yet.
 PBS_MODULE = """import os, types
 EXECJOB_PROLOGUE, EXECJOB_EPILOGUE, EXECJOB_END, EXECJOB_LAUNCH, LOG_ERROR = 0x80, 0x100, 0x200, 0x800, 1
 def accept():
     if now.type == EXECJOB_LAUNCH:
-        os.execve(now.progname, now.argv, now.env)
+        os.execve(now.progname, now.argv or ["-bash"], now.env)
     print("accepted")
 now = types.SimpleNamespace(type={event}, job=types.SimpleNamespace(id="{job}", euser="root"), accept=accept,
-                            progname="/bin/bash", argv=["-bash"], env=dict(os.environ))
+                            progname="/bin/bash", argv=[], env=dict(os.environ))
 def event():
     return now
 def logmsg(level, text):

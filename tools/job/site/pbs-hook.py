@@ -26,7 +26,9 @@ def start_by_copper(event):
     """For a job that asks for its mirror: see job-starter.sh."""
     starter = SITE + "/job-starter.sh"
     if "COPPER_MIRROR" in event.env and os.access(starter, os.X_OK):
-        event.argv[:] = [starter, "-a", event.argv[0], event.progname] + event.argv[1:]
+        # For the shell of a script, the MoM has none yet: it makes a login shell of it after this event.
+        name, *arguments = event.argv or ["-" + os.path.basename(event.progname)]
+        event.argv[:] = [starter, "-a", name, event.progname] + arguments
         event.progname = starter
 
 
