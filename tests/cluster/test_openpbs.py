@@ -1,22 +1,28 @@
-"""Copper in jobs of a real OpenPBS over four hosts."""
+"""Copper in jobs of a real OpenPBS over four hosts: started over ssh or by TM, cleaned up by the hook."""
 
 import os
 import pathlib
 import unittest
 
-from copper import wait_until
+from copper import REPOSITORY, is_built_with_mpich, wait_until
 from openpbs import OpenPbs as Batch, why_no_openpbs
-from pages import PROGRAM, in_place, make_software, write
+from pages import PROGRAM, block_with, in_place, make_software, script_of, write
 from test_mpirun import MOUNT, ClusterTestCase
 
 JOB_SECONDS_MAX = 120
+PAGE = "docs/use/pbs.md"
+ON_NODES = ("-l", "select=4", "-l", "place=scatter")
+MPIRUN = 'mpirun --hostfile "$PBS_NODEFILE" -x PATH'
+MPIEXEC = 'mpiexec -f "$PBS_NODEFILE"'  # of MPICH; in the page, too
 
 # The job does nothing of its own for Copper.
 ASKING = """#!/bin/bash
 export PYTHONPATH={tree}:$PYTHONPATH PYTHONDONTWRITEBYTECODE=1
-copper status --nodes
+copper status
 copper run -- python3 -c 'import numpy; print(numpy.__file__)'
 """
+
+NO_SSH = "#!/bin/sh\necho 'ssh is not allowed here' >&2\nexit 255\n"
 
 
 class OpenPbs(ClusterTestCase):
@@ -31,15 +37,76 @@ class OpenPbs(ClusterTestCase):
         cls.pbs = Batch(cls.hosts)
         cls.pbs.start()
         make_software(cls.hosts.directory)
-        write(pathlib.Path(cls.hosts.directory) / "train.py", PROGRAM)
+        write(pathlib.Path(cls.hosts.directory) / "train.py", PROGRAM)  # jobs start in the user's home
 
     def run_job(self, script, *options):
         """Returns what the job says until it ends."""
-        job = self.pbs.submit(script, "-l", "select=4", "-l", "place=scatter", *options)
+        return self.end_of(self.pbs.submit(script, *options))
+
+    def end_of(self, job):
         wait_until(lambda: not self.pbs.is_there(job), JOB_SECONDS_MAX, "the end of the job")
         return self.pbs.output(job)
 
-    def test_mirror_by_asking(self):
-        said = self.run_job(ASKING.format(tree=self.tree), "-v", f"COPPER_MIRROR=1,COPPER_TREE={self.tree}")
+    def script(self):
+        """Of the documentation, in this place, for four small nodes."""
+        text = script_of(PAGE).replace("512:ncpus=8:mpiprocs=8", "4:ncpus=2:mpiprocs=2")
+        self.assertIn(MPIRUN, text)
+        return in_place(text.replace(MPIRUN, MPIEXEC) if is_built_with_mpich() else text, self.hosts.directory)
+
+    def without_ssh(self):
+        """The lines of the documentation for it. There is no ssh until the test ends."""
+        if is_built_with_mpich():
+            self.skipTest("optional: for Open MPI")
+        place = pathlib.Path(self.hosts.directory, "bin/ssh")
+        write(place, NO_SSH, 0o755)
+        self.addCleanup(place.unlink)
+        return block_with(PAGE, "agent=")
+
+    def check_use(self, said):
+        self.assertEqual(8, said.count("trained\n"), said)
+        self.assertIn("4 of 4 serve", said)
+        self.assertNotIn("hardly any program used the mirror", said)
+
+    def test_script_of_the_documentation(self):
+        self.check_use(self.run_job(self.script()))
+
+    def test_without_ssh(self):
+        self.check_use(self.run_job(self.script().replace("copper launch", f"{self.without_ssh()}copper launch", 1)))
+
+    def ask(self, *variables):
+        said = self.run_job(ASKING.format(tree=self.tree), *ON_NODES, "-v",
+                            ",".join(["COPPER_MIRROR=1", f"COPPER_TREE={self.tree}", *variables]))
         self.assertIn("4 of 4 nodes serve", said)
         self.assertIn(f"{MOUNT}{self.tree}/numpy/__init__.py\n", said)
+
+    def test_mirror_by_asking(self):
+        self.ask()
+
+    def test_mirror_by_asking_without_ssh(self):
+        self.without_ssh()
+        page = (REPOSITORY / "docs/site.md").read_text(encoding="utf-8")
+        self.ask(next(line for line in page.splitlines() if line.startswith("COPPER_LAUNCHER_ARGS=")))
+
+    def delete(self, script, *options):
+        """Deletes a job that has launched its mirror. Returns what the job said."""
+        started = f"{self.hosts.directory}/started"
+        job = self.pbs.submit(script.replace("\nmpi", f"\ntouch {started}; sleep 600; mpi"))
+        wait_until(lambda: os.path.exists(started), JOB_SECONDS_MAX, "the launch")
+        os.unlink(started)
+        self.assertEqual(sorted(self.hosts.names), sorted(self.hosts.processes("copperd").values()))
+        self.pbs.check("qdel", *options, job)
+        return self.end_of(job)
+
+    def test_deleted_job(self):
+        self.assertIn("removed the launch record", self.delete(self.script()))
+
+    def delete_by_force(self, script):
+        """The job's end does not wait for the hook."""
+        self.delete(script, "-W", "force")
+        wait_until(lambda: not self.hosts.processes("copperd", "copperd-superv", "copper", "pbs_python"), JOB_SECONDS_MAX, "the hook")
+
+    def test_job_deleted_by_force(self):
+        self.delete_by_force(self.script())
+
+    def test_job_deleted_by_force_without_ssh(self):
+        self.delete_by_force(self.script().replace("copper launch", f"{self.without_ssh()}copper launch", 1))

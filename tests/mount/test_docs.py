@@ -21,7 +21,7 @@ STAND_IN = """#!/bin/bash
 while [[ ${1:-} == -* ]]; do
     case $1 in
         --genv) export "${2?}" && shift 2 ;;
-        -n | -N | --ppn | --tasks-per-node) shift 2 ;;
+        -n | -N | --ppn | --tasks-per-node | --hostfile | -x) shift 2 ;;
         *) shift ;;
     esac
 done
@@ -45,7 +45,7 @@ class Docs(MountTestCase):
         cls.directory = pathlib.Path(cls.make_directory())
         make_software(cls.directory)
         write(cls.directory / "functions", in_place("module() { source /lustre/sw/conda/bin/activate; }\n", cls.directory))
-        for name in ("srun", "mpiexec"):
+        for name in ("srun", "mpiexec", "mpirun"):
             write(cls.directory / "bin" / name, STAND_IN, 0o755)
 
     def run_in(self, work, *words):

@@ -5,8 +5,8 @@
         pbs.start()
         job = pbs.submit("copper launch ...", "-l", "select=4", "-l", "place=scatter")
 
-It is the one in /opt/pbs, or is unpacked from ARCHIVE for the hosts alone. Each host has its own PBS_HOME and its own changes of
-/etc, in memory; all processes end with the hosts.
+It is the one in /opt/pbs, or is unpacked from ARCHIVE for the hosts alone. Each host has its own PBS_HOME, /var/tmp and
+changes of /etc, in memory; all processes end with the hosts.
 """
 
 import os
@@ -24,8 +24,12 @@ PROGRAMS = pathlib.Path("/opt/pbs")
 ARCHIVE = REPOSITORY.parent / "shared/schedulers/openpbs-debian12-amd64.tar.xz"
 CPUS = 8  # of each host, as PBS counts
 
-# /etc/hosts and /etc/passwd are those of hosts.py.
-PRIVATE = """mount -t tmpfs -o mode=755 tmpfs /var/spool
+# The directory that the hosts share is in /var/tmp. /etc/hosts and /etc/passwd are those of hosts.py.
+PRIVATE = """mount --bind {directory} /mnt
+mount -t tmpfs -o mode=1777 tmpfs /var/tmp
+mkdir {directory}
+mount --move /mnt {directory}
+mount -t tmpfs -o mode=755 tmpfs /var/spool
 mkdir /var/spool/etc /var/spool/work
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/var/spool/etc,workdir=/var/spool/work /etc
 for name in hosts passwd; do
@@ -67,7 +71,7 @@ def why_no_openpbs():
     for package, pattern in (("postgresql", "lib/postgresql/*/bin/initdb"), ("libpython3.11", "lib/*/libpython3.11.so.1.0"),
                              ("libical3", "lib/*/libical.so.3"), ("libcjson1", "lib/*/libcjson.so.1")):
         if not list(pathlib.Path("/usr").glob(pattern)):
-            return f"OpenPBS needs the package {package}"
+            return f"OpenPBS needs the package {package} (tools/setup openpbs)"
     return None
 
 
