@@ -103,10 +103,18 @@ class OpenPbs(ClusterTestCase):
     def delete_by_force(self, script):
         """The job's end does not wait for the hook."""
         self.delete(script, "-W", "force")
-        wait_until(lambda: not self.hosts.processes("copperd", "copperd-superv", "copper", "pbs_python"), JOB_SECONDS_MAX, "the hook")
+        programs = ("copperd", "copperd-superv", "copper", "pbs_python")
+        wait_until(lambda: not self.hosts.processes(*programs), JOB_SECONDS_MAX, "the hook")
 
     def test_job_deleted_by_force(self):
         self.delete_by_force(self.script())
 
     def test_job_deleted_by_force_without_ssh(self):
         self.delete_by_force(self.script().replace("copper launch", f"{self.without_ssh()}copper launch", 1))
+
+    def test_job_after_one_deleted_by_force_without_the_hook(self):
+        """The daemons of the first one may still be there."""
+        self.pbs.check("qmgr", "-c", "set hook copper enabled = false")
+        self.addCleanup(self.pbs.check, "qmgr", "-c", "set hook copper enabled = true")
+        self.delete(self.script(), "-W", "force")
+        self.check_use(self.run_job(self.script()))
