@@ -10,6 +10,7 @@ from pages import PROGRAM, block_with, in_place, make_software, script_of, write
 from test_mpirun import MOUNT, ClusterTestCase
 
 JOB_SECONDS_MAX = 120
+LEASE_SECONDS_MAX = 120  # twice the interval of daemon/lease.cpp
 PAGE = "docs/use/pbs.md"
 ON_NODES = ("-l", "select=4", "-l", "place=scatter")
 MPIRUN = 'mpirun --hostfile "$PBS_NODEFILE" -x PATH'
@@ -112,9 +113,25 @@ class OpenPbs(ClusterTestCase):
     def test_job_deleted_by_force_without_ssh(self):
         self.delete_by_force(self.script().replace("copper launch", f"{self.without_ssh()}copper launch", 1))
 
-    def test_job_after_one_deleted_by_force_without_the_hook(self):
-        """The daemons of the first one may still be there."""
+    def disable_hook(self):
         self.pbs.check("qmgr", "-c", "set hook copper enabled = false")
         self.addCleanup(self.pbs.check, "qmgr", "-c", "set hook copper enabled = true")
+
+    def end_by_lease(self, script):
+        """What PBS did not end, ends itself."""
+        self.disable_hook()
+        self.delete(script, "-W", "force")
+        self.assertNotEqual({}, self.hosts.processes("copperd"))
+        wait_until(lambda: not self.hosts.processes("copperd", "copperd-superv", "copper"), LEASE_SECONDS_MAX, "the end of the mirror")
+
+    def test_lease(self):
+        self.end_by_lease(self.script())
+
+    def test_lease_without_ssh(self):
+        self.end_by_lease(self.script().replace("copper launch", f"{self.without_ssh()}copper launch", 1))
+
+    def test_job_after_one_deleted_by_force_without_the_hook(self):
+        """The daemons of the first one may still be there."""
+        self.disable_hook()
         self.delete(self.script(), "-W", "force")
         self.check_use(self.run_job(self.script()))
