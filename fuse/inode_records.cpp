@@ -11,7 +11,8 @@
 namespace copper {
 namespace {
 
-constexpr std::size_t head_bytes = 4096;
+constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t head_bytes = page_bytes;
 
 // Of removed records.
 constexpr std::size_t rewrite_bytes_min = 16U << 20;
@@ -36,20 +37,22 @@ struct InodeRecords::Head {
 };
 
 InodeRecords::InodeRecords(std::span<std::byte> memory)
-    : head_(reinterpret_cast<Head*>(memory.data())), memory_(memory) {
+    : head_(reinterpret_cast<Head*>(memory.data())),
+      memory_(memory),
+      half_bytes_((memory.size() - head_bytes) / 2 / page_bytes * page_bytes) {
     static_assert(sizeof(Head) <= head_bytes);
     static_assert(alignof(Record) == unit_bytes);
     static_assert(std::is_trivially_copyable_v<Record>);
 }
 
 std::span<std::byte> InodeRecords::half(std::uint32_t which) const {
-    return memory_.subspan(head_bytes + which * half_bytes, half_bytes);
+    return memory_.subspan(head_bytes + which * half_bytes_, half_bytes_);
 }
 
 InodeRecords::Position InodeRecords::append(std::uint32_t which, const Record& record,
                                             std::string_view name) {
     std::uint64_t& end = head_->end[which];
-    if (end + bytes_of(record) > half_bytes) {
+    if (end + bytes_of(record) > half_bytes_) {
         return 0;
     }
     std::byte* const place = half(which).data() + end;

@@ -30,8 +30,8 @@ enum class InodeState : std::uint8_t { listed, read, kept, kept_and_read, namele
 // Not thread-safe; belongs to an InodeTable.
 class InodeRecords {
   public:
-    static constexpr std::size_t half_bytes = std::size_t{4} << 30;
-    static constexpr std::size_t memory_bytes = 4096 + 2 * half_bytes;
+    // For some 28 million inodes. Only what is used takes memory.
+    static constexpr std::size_t memory_bytes_max = std::size_t{8} << 30;
 
     struct Record {
         InodeId inode;  // 0: removed
@@ -52,7 +52,7 @@ class InodeRecords {
     // The place of a record, in units of 8 bytes; constant until rewrite(). 0: none.
     using Position = std::uint32_t;
 
-    // `memory`: zeros, or the records of another process.
+    // `memory`: zeros, or the records of another process. At most memory_bytes_max.
     explicit InodeRecords(std::span<std::byte> memory);
 
     Record& at(Position position) const {
@@ -78,7 +78,7 @@ class InodeRecords {
 
   private:
     static constexpr std::size_t unit_bytes = 8;
-    static_assert(memory_bytes / unit_bytes <= UINT32_MAX);
+    static_assert(memory_bytes_max / unit_bytes <= UINT32_MAX);
 
     struct Head;
     std::span<std::byte> half(std::uint32_t which) const;
@@ -86,6 +86,7 @@ class InodeRecords {
 
     Head* head_;
     std::span<std::byte> memory_;
+    std::size_t half_bytes_;
     std::size_t removed_bytes_ = 0;
 };
 

@@ -1,7 +1,10 @@
 #include "fuse/lasting_memory.hpp"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -22,7 +25,21 @@ struct Head {
 };
 constexpr std::size_t head_bytes = 4096;
 static_assert(sizeof(Head) <= head_bytes);
-constexpr std::size_t total_bytes = head_bytes + RequestSlots::memory_bytes + InodeRecords::memory_bytes;
+constexpr std::size_t records_begin = head_bytes + RequestSlots::memory_bytes;
+constexpr std::size_t total_bytes_max = records_begin + InodeRecords::memory_bytes_max;
+constexpr std::size_t total_bytes_min = records_begin + (std::size_t{16} << 20);
+// Of what the process may map: the rest is for its threads and the cache.
+constexpr std::size_t part_of_address_space = 4;
+
+std::size_t limit_of(int resource) {
+    rlimit limit = {};
+    return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : SIZE_MAX;
+}
+
+std::size_t whole_pages(std::size_t bytes) {
+    constexpr std::size_t page = 4096;
+    return bytes / page * page;
+}
 
 std::string failure(const char* what) {
     return std::string("cannot make memory that outlives the daemon: ") + what + ": " + error_text();
@@ -31,11 +48,19 @@ std::string failure(const char* what) {
 }  // namespace
 
 tl::expected<LastingMemory, std::string> LastingMemory::make() {
+    const std::size_t bytes = whole_pages(
+        std::min({total_bytes_max, limit_of(RLIMIT_FSIZE), limit_of(RLIMIT_AS) / part_of_address_space}));
+    if (bytes < total_bytes_min) {
+        return tl::make_unexpected("cannot make memory that outlives the daemon: it needs files of " +
+                                   std::to_string(total_bytes_min >> 20) + " MiB (ulimit -f), and " +
+                                   std::to_string(part_of_address_space * total_bytes_min >> 20) +
+                                   " MiB of address space (ulimit -v)");
+    }
     UniqueFd file(::memfd_create("copper", MFD_CLOEXEC));
     if (!file) {
         return tl::make_unexpected(failure("memfd_create"));
     }
-    if (::ftruncate(file.get(), static_cast<off_t>(total_bytes)) != 0) {
+    if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) {
         return tl::make_unexpected(failure("ftruncate"));
     }
     return map(std::move(file));
@@ -46,30 +71,34 @@ tl::expected<LastingMemory, std::string> LastingMemory::adopt(UniqueFd file) {
 }
 
 tl::expected<LastingMemory, std::string> LastingMemory::map(UniqueFd file) {
-    void* base =
-        ::mmap(nullptr, total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+    struct stat status = {};
+    if (::fstat(file.get(), &status) != 0) {
+        return tl::make_unexpected(failure("fstat"));
+    }
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
     if (base == MAP_FAILED) {
         return tl::make_unexpected(failure("mmap"));
     }
-    return LastingMemory(std::move(file), static_cast<std::byte*>(base));
+    return LastingMemory(std::move(file), {static_cast<std::byte*>(base), bytes});
 }
 
 LastingMemory::LastingMemory(LastingMemory&& other) noexcept
-    : file_(std::move(other.file_)), base_(std::exchange(other.base_, nullptr)) {}
+    : file_(std::move(other.file_)), memory_(std::exchange(other.memory_, {})) {}
 
 LastingMemory::~LastingMemory() {
-    if (base_ != nullptr) {
-        ::munmap(base_, total_bytes);
+    if (!memory_.empty()) {
+        ::munmap(memory_.data(), memory_.size());
     }
 }
 
 std::span<const std::byte> LastingMemory::init() const {
-    const auto* head = reinterpret_cast<const Head*>(base_);
+    const auto* head = reinterpret_cast<const Head*>(memory_.data());
     return {head->init, head->init_bytes};
 }
 
 void LastingMemory::keep_init(std::span<const std::byte> request) {
-    auto* head = reinterpret_cast<Head*>(base_);
+    auto* head = reinterpret_cast<Head*>(memory_.data());
     if (request.size() <= sizeof(head->init)) {
         std::memcpy(head->init, request.data(), request.size());
         std::atomic_ref(head->init_bytes)
@@ -78,11 +107,11 @@ void LastingMemory::keep_init(std::span<const std::byte> request) {
 }
 
 std::span<std::byte> LastingMemory::requests() const {
-    return {base_ + head_bytes, RequestSlots::memory_bytes};
+    return memory_.subspan(head_bytes, RequestSlots::memory_bytes);
 }
 
 std::span<std::byte> LastingMemory::inodes() const {
-    return {base_ + head_bytes + RequestSlots::memory_bytes, InodeRecords::memory_bytes};
+    return memory_.subspan(records_begin);
 }
 
 }  // namespace copper

@@ -18,9 +18,10 @@ struct HandOver {
     UniqueFd memory;
 };
 
-// A file without a name (memfd_create(2)), mapped. It takes as many pages as were written. If the process is
-// killed, the next one finds all earlier stores of kernel and process, in program order. So data here must be
-// valid between any two stores.
+// A file without a name (memfd_create(2)), mapped. It takes as many pages as were written, but its size
+// counts for `ulimit -f` and `ulimit -v`, so it is smaller if these are low. If the process is killed, the
+// next one finds all earlier stores of kernel and process, in program order. So data here must be valid
+// between any two stores.
 class LastingMemory {
   public:
     static tl::expected<LastingMemory, std::string> make();
@@ -40,11 +41,11 @@ class LastingMemory {
     std::span<std::byte> inodes() const;    // for InodeTable
 
   private:
-    LastingMemory(UniqueFd file, std::byte* base) : file_(std::move(file)), base_(base) {}
+    LastingMemory(UniqueFd file, std::span<std::byte> memory) : file_(std::move(file)), memory_(memory) {}
     static tl::expected<LastingMemory, std::string> map(UniqueFd file);
 
     UniqueFd file_;
-    std::byte* base_;
+    std::span<std::byte> memory_;
 };
 
 }  // namespace copper

@@ -1,5 +1,6 @@
 #include "daemon/control/memory_limit.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,7 +64,10 @@ std::uint64_t memory_limit_bytes() {
     std::ifstream file("/proc/self/cgroup");
     std::stringstream membership;
     membership << file.rdbuf();
-    return std::min(machine, control_group_limit_bytes(membership.str(), "/sys/fs/cgroup"));
+    rlimit space = {};
+    ::getrlimit(RLIMIT_AS, &space);  // `ulimit -v`; Grid Engine's h_vmem
+    return std::min({machine, control_group_limit_bytes(membership.str(), "/sys/fs/cgroup"),
+                     std::uint64_t{space.rlim_cur}});
 }
 
 }  // namespace copper

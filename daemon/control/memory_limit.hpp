@@ -7,7 +7,8 @@
 
 namespace copper {
 
-// The machine's memory, or less if a control group (of a batch job or a container) limits it.
+// The machine's memory, or less if a control group (of a batch job or a container) limits it, or the address
+// space of this process.
 std::uint64_t memory_limit_bytes();
 
 // The lowest limit of the control groups in `membership` (the text of /proc/<pid>/cgroup, cgroups(7)) and

@@ -274,6 +274,18 @@ class Stop(MountTestCase):
                 self.check_stopped(job)
 
 
+class LowLimits(MountTestCase):
+    def test_limits_of_batch_systems(self):
+        """As Grid Engine's h_vmem and h_fsize set them: 1 GiB of memory, files of 128 MiB."""
+        tree = "/usr/share/perl5"
+        for limit in ("-v 1048576", "-f 262144"):
+            with self.subTest(limit=limit):
+                job = self.prepare(nodes=2, trees=[tree])
+                self.run_program("sh", "-c", f'ulimit {limit}; exec "$@"', "sh", copper_program(), *job.launch_words(), env=clean_environment())
+                self.run_program("cp", "-r", job.mirrored(1, tree), f"{self.make_directory()}/copy")
+                job.stop()
+
+
 class LaunchIsInterrupted(MountTestCase):
     def test_limits_too_low_to_launch(self):
         job = self.prepare(nodes=2, trees=[TREE])
@@ -282,6 +294,7 @@ class LaunchIsInterrupted(MountTestCase):
                                     env=clean_environment(), expected=3)
             self.assertIn(says, done.stderr.decode())
         self.run_program("sh", "-c", 'ulimit -S -n 32; exec "$@"', "sh", copper_program(), *job.launch_words(), env=clean_environment())
+
     def test_by_another_launch(self):
         job = self.prepare(nodes=4, trees=[TREE])
         launches = [subprocess.Popen([copper_program(), *job.launch_words()], env=clean_environment(), cwd="/", text=True,

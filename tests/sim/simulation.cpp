@@ -81,6 +81,9 @@ class Simulation::Node final : public Protocol::Effects {
         }
         busy_until_ =
             std::max(busy_until_, simulation_.now()) + simulation_.random_delay(scenario.straggling_max);
+        auto& longest = simulation_.report_.longest_at_a_straggler;
+        longest =
+            std::max(longest, std::chrono::duration_cast<microseconds>(busy_until_ - simulation_.now()));
         simulation_.at(busy_until_, [this, from, frame] { handle(from, frame); });
     }
 

@@ -100,8 +100,9 @@ struct Report {
     std::uint64_t unfinished = 0;    // clients that still waited when nothing more could happen
     std::vector<std::string> wrong;  // answers that do not agree with the backing filesystem, the first few
     microseconds slowest{0};
-    microseconds slowest_guessed{0};    // of those that were guessed before
-    microseconds slowest_elsewhere{0};  // of those that are not on the filesystem that hangs
+    microseconds slowest_guessed{0};         // of those that were guessed before
+    microseconds slowest_elsewhere{0};       // of those that are not on the filesystem that hangs
+    microseconds longest_at_a_straggler{0};  // until a message was handled
     std::uint64_t direct_reads = 0;
     std::uint64_t corrupt = 0;
     std::uint64_t retries = 0;
