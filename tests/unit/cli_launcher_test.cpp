@@ -271,12 +271,12 @@ TEST(LaunchCommand, Flux) {
     };
     EXPECT_EQ(launch_command(flux, two, command), words({}));
     EXPECT_EQ(launch_command(flux, two_in_file, command), words({}));
-    flux.mpi_plugin = "pmix";
-    EXPECT_EQ(launch_command(flux, two, command), words({"-o", "pmi=pmix"}));
+    flux.mpi_plugin = "simple,pmix";
+    EXPECT_EQ(launch_command(flux, two, command), words({"-o", "pmi=simple,pmix"}));
     EXPECT_EQ(
         launch_command(flux, two_here, command),
         (Words{"flux", "run", "--ntasks=2", "--nodes=1", "-o", "cpu-affinity=off", "-o", "gpu-affinity=off",
-               "-o", "exit-timeout=none", "-o", "pmi=pmix", "--x", "copperd", "--mount=/m"}));
+               "-o", "exit-timeout=none", "-o", "pmi=simple,pmix", "--x", "copperd", "--mount=/m"}));
 }
 
 TEST(LaunchCommand, UnknownLaunchersTakeWhatTheMpiStandardSuggests) {

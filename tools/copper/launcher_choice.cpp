@@ -96,9 +96,11 @@ Result<Launcher> flux_launcher() {
             "a program that 'flux run' started cannot start others on the nodes of its job: launch from the "
             "script of 'flux batch' or the shell of 'flux alloc'");
     }
+    // Flux ignores names that it does not know, and only flux-pmix knows "pmix". Open MPI up to version 4 can
+    // do with "simple", Flux's own.
     return Launcher{.family = Family::flux,
                     .program = "flux",
-                    .mpi_plugin = built_with() == Mpi::open_mpi ? "pmix" : "",
+                    .mpi_plugin = built_with() == Mpi::open_mpi ? "simple,pmix" : "",
                     .extra = {}};
 }
 
