@@ -26,6 +26,21 @@ std::string value(const char* variable) {
     return text != nullptr ? text : "";
 }
 
+// In programs that `flux run` started within a batch job, FLUX_JOB_ID names the run, not the job. Since
+// version 0.77, FLUX_JOB_ID_PATH is "/JOB/RUN" there, also if the run came from `flux proxy`, whose shell may
+// be outside the job.
+std::string flux_job_id() {
+    const auto run = value("FLUX_JOB_ID");
+    const auto path = value("FLUX_JOB_ID_PATH");
+    const auto end = path.rfind('/');
+    if (!run.empty() && end != std::string::npos && end > 0) {
+        const auto begin = path.rfind('/', end - 1);
+        return path.substr(begin + 1, end - begin - 1);
+    }
+    const auto job = value("FLUX_ENCLOSING_ID");
+    return job.empty() ? run : job;
+}
+
 }  // namespace
 
 void drop_nested(std::vector<std::string>& trees) {
@@ -40,13 +55,15 @@ void drop_nested(std::vector<std::string>& trees) {
 }
 
 std::string batch_job_id() {
-    // In programs that `flux run` started within a batch job, FLUX_JOB_ID names the run, not the job.
-    for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID"}) {
+    for (const char* variable : {"PBS_JOBID", "SLURM_JOB_ID"}) {
         if (const auto id = value(variable); !id.empty()) {
-            // Flux begins its ids with this letter where the locale has it, otherwise with "f".
-            constexpr std::string_view hooked_f = "\u0192";
-            return id.starts_with(hooked_f) ? "f" + id.substr(hooked_f.size()) : id;
+            return id;
         }
+    }
+    if (const auto id = flux_job_id(); !id.empty()) {
+        // Flux begins its ids with this letter where the locale has it, otherwise with "f".
+        constexpr std::string_view hooked_f = "\u0192";
+        return id.starts_with(hooked_f) ? "f" + id.substr(hooked_f.size()) : id;
     }
     // All elements of an array have the same number.
     if (const auto id = value("LSB_JOBID"); !id.empty()) {

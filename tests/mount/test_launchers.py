@@ -78,7 +78,8 @@ class BatchSystems(MountTestCase):
 
     def fake_flux(self):
         """flux-hostlist(1) separates hosts with blanks; flux-environment(7) names the variables."""
-        self.write("bin/flux", '#!/bin/sh\n[ "$*" = "hostlist --expand avail" ] && echo tuolumne1001 tuolumne1002\n')
+        self.write("bin/flux", '#!/bin/sh\ncase $* in\n"hostlist --expand avail") [ -z "$FLUX_JOB_ID" ] && echo tuolumne1001 tuolumne1002 ;;\n'
+                   '"hostlist --expand local") echo tuolumne1001 tuolumne1002 ;;\n"getattr jobid") echo f2oM ;;\n*) exit 1 ;;\nesac\n')
         return {"FLUX_URI": "local:///tmp/flux-x/local-0", "FLUX_ENCLOSING_ID": "f2gVXkbSKH"}
 
     def daemons_environment(self, *options, **environment):
@@ -249,6 +250,7 @@ esac
         self.assertEqual(["flux", "run", "--ntasks=2", "--requires=hosts:tuolumne1001,tuolumne1002", "--nodes=2",
                           "-o", "cpu-affinity=off", "-o", "gpu-affinity=off", "-o", "exit-timeout=none"], words[:11])
         self.assert_job("f2gVXkbSKH", words)
+        self.assertEqual(self.launcher == "mpirun", "pmi=simple,pmix" in words)
         named = self.command("--nodes-from", "flux", "--launcher", "flux", **self.fake_flux())
         self.assertEqual(words[:11], named[:11])
 
@@ -256,6 +258,11 @@ esac
         done = self.dry_run(FLUX_JOB_ID="f3", **self.fake_flux())
         self.assertEqual(2, done.returncode)
         self.assertRegex(done.stderr, "^copper: a program that 'flux run' started cannot start others.*flux batch")
+
+    def test_flux_proxy(self):
+        """Its shell has the variables from outside. flux-proxy(1) makes its socket in a directory of its own."""
+        for outside in ({"FLUX_ENCLOSING_ID": ""}, {"FLUX_ENCLOSING_ID": "f2gVXkbSKH"}):
+            self.assert_job("f2oM", self.command(**(self.fake_flux() | {"FLUX_URI": "local:///tmp/flux-proxy-x/local"} | outside)))
 
     def test_flux_does_not_answer(self):
         variables = self.fake_flux()

@@ -223,6 +223,23 @@ JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& j
     return unknown(output->text.substr(0, output->text.find('\n')));
 }
 
+void enter_job_of_proxy() {
+    const char* uri = std::getenv("FLUX_URI");
+    // flux-proxy(1) makes its socket in a directory of its own.
+    const bool is_in_proxy =
+        uri != nullptr && std::string_view(uri).find("/flux-proxy-") != std::string_view::npos;
+    if (!is_in_proxy || is_set("FLUX_JOB_ID")) {
+        return;
+    }
+    const auto output = capture({"flux", "getattr", "jobid"}, question_patience);
+    const auto words = words_of(output && succeeded(*output) ? output->text : std::string());
+    if (words.size() == 1) {
+        ::setenv("FLUX_ENCLOSING_ID", words.front().c_str(), 1);
+    } else {
+        ::unsetenv("FLUX_ENCLOSING_ID");  // the site's Flux is in no job
+    }
+}
+
 const JobAnswer& JobQuestions::ask(const std::string& job) {
     const auto [answer, is_new] = answers_.try_emplace(job);
     if (is_new) {

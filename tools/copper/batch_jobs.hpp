@@ -39,6 +39,11 @@ class JobQuestions {
     std::map<std::string, JobAnswer> answers_;
 };
 
+// Sets FLUX_ENCLOSING_ID in the shell of `flux proxy`, for batch_job_id() of this process and its children.
+// That shell reaches the Flux of a job, but its variables are those from outside: the id of another job, or
+// none.
+void enter_job_of_proxy();
+
 // The command that asks about a job; empty if this is no id of a job there.
 std::vector<std::string> question_about(Scheduler scheduler, const std::string& job);
 // From what that command printed on both streams, and its exit code. Says "over" only where the batch system

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "tools/copper/batch_jobs.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/completion.hpp"
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return report(app, misuse(app, error));
     }
+    enter_job_of_proxy();
     const auto done = action();
     if (!done) {
         return report(app, done.error());

@@ -58,9 +58,10 @@ Result<Hosts> nodes_of_slurm() {
     return nodes_said_by({"scontrol", "show", "hostnames", std::getenv("SLURM_JOB_NODELIST")});
 }
 
-// Those that are neither down nor drained.
+// Those that are neither down nor drained. What `flux run` started has the nodes of its run; for "avail"
+// there, Flux would look for all nodes of the batch job among those of the run.
 Result<Hosts> nodes_of_flux() {
-    return nodes_said_by({"flux", "hostlist", "--expand", "avail"});
+    return nodes_said_by({"flux", "hostlist", "--expand", is_set("FLUX_JOB_ID") ? "local" : "avail"});
 }
 
 // The variable holds "host slots host slots ...".
