@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/mount_table.hpp"
 #include "base/own_files.hpp"
 #include "base/path.hpp"
+#include "base/processes.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/profile_files.hpp"
@@ -45,9 +47,17 @@ constexpr milliseconds flush_time_max_alone{500};
 constexpr milliseconds abandoned_after{5000};    // a stopped node that hears nothing more leaves alone
 constexpr milliseconds forgotten_margin{30000};  // beyond the ready timeout: for a node that could not start
 constexpr std::uint64_t top_paths_of_job_max = 50000;  // reported by all nodes together
-// How often to check whether programs use a mirror whose daemon was lost: perhaps nobody will ever stop it.
+// A mirror whose daemon or launcher was lost ends after this time without use: perhaps nobody will ever stop
+// it.
 constexpr milliseconds unused_time{3600000};
 constexpr milliseconds unused_time_without_launcher{15000};
+constexpr milliseconds look_for_use_interval{15000};
+
+// When a batch job ends, Flux may kill its shells and leave their processes behind. Other launchers end
+// theirs.
+bool is_task_of_flux() {
+    return std::getenv("FLUX_TASK_RANK") != nullptr;
+}
 
 // By its answer to the call to stop.
 bool has_seen_all_alive(const Answer::Part& part) {
@@ -401,8 +411,9 @@ void Node::stop_by_signal(int signal, pid_t sender) {
                                 ") of process " + std::to_string(sender);
         spdlog::info("got {}", why);
         // A SIGTERM from the launcher is no reason to unmount: the launcher may be dying itself while the
-        // job's programs go on. People who mean it signal this process themselves, or use `copper stop`.
-        if (outlived_ && sender == launcher_ && session_ != nullptr) {
+        // job's programs go on. People who mean it signal this process themselves, or use `copper stop`. With
+        // SIGALRM, Flux ends a job whose time is over.
+        if (outlived_ && (sender == launcher_.pid || signal == SIGALRM) && session_ != nullptr) {
             leave_mount_to_successor(why);
         } else {
             stop_alone(StopReason::signal, why);
@@ -445,16 +456,26 @@ void Node::note_progress_regularly() {
 }
 
 void Node::unmount_if_unused_later() {
-    if (launched_by_slurm_ && succession_->loss == Loss::crashed) {
+    if (launched_by_slurm_ && (!succession_ || succession_->loss == Loss::crashed)) {
         return;  // the end of this node would end the job step; with the step, it ends
     }
-    const auto time = succession_->loss == Loss::crashed ? unused_time : unused_time_without_launcher;
-    loop_.at(std::chrono::steady_clock::now() + time, [this] {
-        if (std::exchange(requests_seen_, fuse_counters_.requests) == fuse_counters_.requests) {
+    loop_.at(std::chrono::steady_clock::now() + look_for_use_interval, [this] {
+        const auto now = std::chrono::steady_clock::now();
+        if (std::exchange(requests_seen_, fuse_counters_.requests) != fuse_counters_.requests) {
+            used_at_ = now;
+        } else if (!has_launcher() ? now - used_at_ >= unused_time_without_launcher
+                                   : succession_ && now - used_at_ >= unused_time) {
             unmount_if_unused(options_.mount);
         }
         unmount_if_unused_later();
     });
+}
+
+// A batch system that kills a daemon and its launcher makes it look like a crash. (A node alone was started
+// by `copper launch`.)
+bool Node::has_launcher() const {
+    return (!succession_ || succession_->loss == Loss::crashed) &&
+           (place_.nodes == 1 || launcher_.pid == 0 || is_running(launcher_.pid, launcher_.started));
 }
 
 void Node::stop(StopReason reason) {
@@ -540,6 +561,9 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
         outlived_ = static_cast<bool>(supervisor_);
         supervisor_.begin();
         tell_supervisor_of_life();
+        if (is_task_of_flux()) {
+            unmount_if_unused_later();
+        }
         if (profile_keeper_ != nullptr) {
             profile_keeper_->begin();
         }

@@ -111,6 +111,7 @@ class Node {
     // `why` appears in the logs of the others and in status.
     void depart(const std::string& why);
     void unmount_if_unused_later();
+    bool has_launcher() const;
     void tell_supervisor_of_life();
     void note_progress();
     void note_progress_regularly();
@@ -122,7 +123,7 @@ class Node {
     const TimePoint started_;
     const std::unique_ptr<Fabric> fabric_;
     SupervisorLink supervisor_;
-    const pid_t launcher_;
+    const ProcessId launcher_;
     const bool launched_by_slurm_;
     std::optional<Succession> succession_;  // its hand_over: until the node has started
     const Place place_;
@@ -148,6 +149,7 @@ class Node {
     std::map<Rank, std::string> departed_;  // nodes that left alone, and why
     bool outlived_ = false;                 // the mount will outlive this process
     std::uint64_t requests_seen_ = 0;
+    std::chrono::steady_clock::time_point used_at_ = std::chrono::steady_clock::now();
     Timeline timeline_;
     Timeline::Counts noted_ = {};  // all that is in timeline_
     Timeline::Time ready_;         // the epoch: not yet

@@ -13,7 +13,7 @@ SignalWatcher::SignalWatcher(std::function<void(int, pid_t)> on_signal) : on_sig
     std::signal(SIGPIPE, SIG_IGN);
     sigset_t watched;
     sigemptyset(&watched);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGALRM}) {
         sigaddset(&watched, signal);
     }
     ::pthread_sigmask(SIG_BLOCK, &watched, nullptr);

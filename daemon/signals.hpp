@@ -10,7 +10,7 @@
 
 namespace copper {
 
-// Handles SIGTERM, SIGINT and SIGHUP, and ignores SIGPIPE.
+// Handles SIGTERM, SIGINT, SIGHUP and SIGALRM, and ignores SIGPIPE.
 //
 // REQUIRES: constructed before all other threads, so that they inherit the blocked signals and are never
 // interrupted.

@@ -175,10 +175,11 @@ bool is_task_of_slurm() {
 class Supervisor {
   public:
     // `launcher`: the process that started the daemon. `task`: the process that waits for both, or 0.
-    Supervisor(const DaemonOptions& options, UniqueFd link, pid_t launcher, pid_t task, pid_t daemon,
+    Supervisor(const DaemonOptions& options, UniqueFd link, ProcessId launcher, pid_t task, pid_t daemon,
                Vitals& vitals)
         : options_(options),
-          lease_(options, launcher),
+          lease_(options, launcher.pid),
+          launcher_(launcher),
           task_(task),
           vitals_(vitals),
           hang_time_(std::max<milliseconds>(hang_time_min, hang_deadlines * options.deadline)),
@@ -331,7 +332,7 @@ class Supervisor {
         ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
         ::prctl(PR_SET_NAME, "copperd");
         return Supervised{.link = SupervisorLink(std::move(theirs), supervisor),
-                          .launcher = supervisor,
+                          .launcher = launcher_,
                           .launched_by_slurm = task_ != 0,
                           .vitals = &vitals_,
                           .succession = Succession{.hand_over = std::move(hand_over_),
@@ -409,6 +410,7 @@ class Supervisor {
 
     const DaemonOptions& options_;
     Lease lease_;
+    const ProcessId launcher_;
     const pid_t task_;
     Vitals& vitals_;
     const milliseconds hang_time_;
@@ -468,7 +470,7 @@ void SupervisorLink::dismiss() {
 }
 
 tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
-    const pid_t launcher = ::getppid();
+    const ProcessId launcher{.pid = ::getppid(), .started = start_time_of(::getppid())};
     const pid_t task = is_task_of_slurm() ? ::getpid() : 0;
     if (task != 0) {
         ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -32,6 +32,11 @@ struct Place {
     std::uint32_t nodes = 1;
 };
 
+struct ProcessId {
+    pid_t pid = 0;
+    std::uint64_t started = 0;
+};
+
 // Why a daemon has a successor.
 enum class Loss : std::uint8_t {
     crashed,         // or was killed, or ended early
@@ -81,7 +86,7 @@ class SupervisorLink {
 
 struct Supervised {
     SupervisorLink link;
-    pid_t launcher = 0;                    // the process that started this one
+    ProcessId launcher = {};               // the process that started the first daemon
     bool launched_by_slurm = false;        // with srun, not with mpirun in a job of Slurm
     Vitals* vitals = nullptr;              // of this process
     std::optional<Succession> succession;  // set in a successor
