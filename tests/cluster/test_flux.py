@@ -1,11 +1,14 @@
-"""Copper in the script of a Flux job, over four hosts, with a stand-in that takes the options that flux-run(1), flux-exec(1) and
-flux-hostlist(1) document, and starts programs with the launcher of the MPI. Copper has not yet been run on Flux."""
+"""Copper in the jobs of a Flux, over four hosts: a real one if there is one, and a stand-in that takes the options that
+flux-run(1), flux-exec(1) and flux-hostlist(1) document, and starts programs with the launcher of the MPI."""
 
+import json
 import pathlib
+import unittest
 
-from copper import kill_all, wait_until
+from copper import CopperError, kill_all, wait_until
+from flux import CORES, Flux as Batch, put_over, why_no_flux
 from pages import PROGRAM, block_with, in_place, make_software, script_of, write
-from test_mpirun import MPIRUN, ClusterTestCase
+from test_mpirun import MOUNT, MPIRUN, ClusterTestCase
 
 PAGE = "docs/use/flux.md"
 TASKS_PER_NODE_MAX = 2
@@ -85,7 +88,7 @@ esac
 """
 
 
-class Flux(ClusterTestCase):
+class FluxStandIn(ClusterTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -122,3 +125,159 @@ class Flux(ClusterTestCase):
         kill_all(self.hosts.processes_on("cn3", "copperd", "copperd-superv"))
         wait_until(lambda: not self.hosts.processes_on("cn3", "copperd", "copperd-superv"), 20, "their end")
         self.hosts.check("cn0", "copper", "stop", **self.flux())
+
+
+# The mirror is in use when the job ends.
+USE = """set -eu
+copper launch --tree {tree}
+flux run -N 4 -n 4 sh -c 'exec 3<{mount}{tree}/numpy/__init__.py && touch {directory}/used-$FLUX_TASK_RANK && exec sleep 600'
+"""
+JOB_SECONDS_MAX = 90
+# A successor looks every 15 s whether its mirror is used, and ends at the second look.
+UNUSED_SECONDS_MAX = 60
+
+
+class Flux(ClusterTestCase):
+    over = put_over
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_no_flux()
+        if reason:
+            raise unittest.SkipTest(f"optional: {reason}")
+        super().setUpClass()
+        cls.directory = pathlib.Path(cls.hosts.directory)
+        cls.flux = Batch(cls.hosts)
+        cls.flux.start()
+        make_software(cls.directory)
+        write(cls.directory / "train.py", PROGRAM)
+        print("Flux", cls.flux.check("flux", "version").split()[1], flush=True)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.flux.end_jobs)
+        self.addCleanup(self.flux.unlink_scripts)
+        for file in self.directory.glob("used-*"):
+            file.unlink()
+
+    def run_job(self, script, *options, **variables):
+        """Returns what the job prints. It must end well, and leave nothing."""
+        job = self.flux.submit(script, f"--cwd={self.directory}", *options, **variables)
+        result = self.flux.wait_for(job, JOB_SECONDS_MAX)
+        self.assertEqual("COMPLETED", result, self.flux.output(job) + self.flux.logs())
+        return self.flux.output(job)
+
+    def start_to_use(self, *options):
+        """A job that uses its mirror on each node."""
+        job = self.flux.submit(USE.format(tree=self.tree, mount=MOUNT, directory=self.directory), "-N4", *options)
+        self.wait_for_use(job)
+        return job
+
+    def wait_for_use(self, job):
+        try:
+            wait_until(lambda: len(list(self.directory.glob("used-*"))) == self.count, JOB_SECONDS_MAX, "the use")
+        except CopperError as error:
+            self.fail(f"{error}\n{self.flux.output(job)}\n{self.flux.logs()}")
+
+    def daemons(self):
+        return self.hosts.processes("copperd", "copperd-superv")
+
+    def wait_for_end_of_mirrors(self):
+        """Without an epilog. What the launch recorded is left, for the next one."""
+        wait_until(lambda: not self.daemons(), UNUSED_SECONDS_MAX, "the end of the daemons")
+        for host in self.hosts.names:
+            self.assertNotIn("fuse.copper", self.hosts.check(host, "cat", "/proc/self/mountinfo"))
+        self.hosts.check("cn0", "copper", "stop", "--local")
+
+    def test_script_of_the_documentation(self):
+        said = self.run_job(in_place(script_of(PAGE), self.directory))
+        self.assertEqual(4 * (CORES - 1), said.count("trained\n"), said)
+        self.assertIn("4 of 4 serve", said)
+        self.assertNotIn("hardly any program used the mirror", said)
+
+    def test_launch_outside_flux(self):
+        launch = block_with(PAGE, "flux exec").replace("--launcher mpirun", f"--launcher {MPIRUN}")
+        look = f"copper status\nflux run -N 4 -n 4 ls {MOUNT}{self.directory}/lustre/sw\ncopper stop"
+        said = self.run_job(f"set -e\n{in_place(launch, self.directory)}\n{look}", "-N4",
+                            COPPER_LAUNCHER_ARGS=self.hosts.environment()["COPPER_LAUNCHER_ARGS"])
+        self.assertIn("4 of 4 nodes serve", said)
+        self.assertEqual(4, said.count("conda\n"), said)
+
+    def test_the_daemons_know_their_job(self):
+        said = self.run_job(f"set -e\ncopper launch --tree {self.tree}\ncopper stats --json >stats\n"
+                            f"flux run -N 4 -n 4 copper env >environments\necho job $FLUX_ENCLOSING_ID\ncopper stop", "-N4")
+        stats = json.loads((self.directory / "stats").read_text(encoding="utf-8"))
+        self.assertEqual(4, stats["alive"])
+        self.assertIn(f"job {stats['job']}\n", said)
+
+    def test_launch_in_a_run(self):
+        """Flux cannot start programs on the nodes of a run."""
+        job = self.flux.submit(f"flux run -N 2 -n 2 copper launch --tree {self.tree}", "-N4")
+        self.assertEqual("FAILED", self.flux.wait_for(job))
+        self.assertIn("copper: a program that 'flux run' started cannot start others", self.flux.output(job))
+        self.assertNotIn("out of range", self.flux.output(job))
+
+    def test_stop_reaches_a_node_that_lost_its_daemon(self):
+        """By flux exec."""
+        job = self.start_to_use()
+        kill_all(self.hosts.processes_on("cn3", "copperd", "copperd-superv"))
+        wait_until(lambda: not self.hosts.processes_on("cn3", "copperd", "copperd-superv"), 20, "their end")
+        self.flux.check("flux", "proxy", job, "copper", "stop")
+        self.assertEqual({}, self.daemons())
+        self.flux.end_jobs()
+
+    def proxy(self, job, *words, **variables):
+        return self.flux.check("flux", "proxy", job, *words, **variables)
+
+    def test_proxy(self):
+        """Daemons that were launched from outside the job, even from another one, belong to the job. So its epilog ends them."""
+        self.flux.link_scripts()
+        # The script starts when all brokers of the job are there.
+        job = self.flux.submit(f"touch {self.directory}/used-here && sleep 600", "-N4")
+        wait_until((self.directory / "used-here").exists, JOB_SECONDS_MAX, "the start of the job's script")
+        for variables in ({}, {"FLUX_ENCLOSING_ID": "f2gVXkbSKH"}):
+            with self.subTest(variables):
+                self.proxy(job, "copper", "launch", "--tree", self.tree, **variables)
+                stats = json.loads(self.proxy(job, "copper", "stats", "--json", **variables))
+                self.assertEqual((job, 4), (stats["job"], stats["alive"]))
+                said = self.proxy(job, "flux", "run", "-N4", "-n4", "copper", "run", "ls", f"{MOUNT}{self.tree}", **variables)
+                self.assertEqual(4, said.count("numpy\n"), said)
+                if not variables:
+                    self.proxy(job, "copper", "stop")
+                    self.assertEqual({}, self.daemons())
+        self.flux.check("flux", "cancel", job)
+        self.flux.wait_for(job)
+        self.assertEqual({}, self.daemons())
+
+    def test_job_that_is_cancelled(self):
+        job = self.start_to_use()
+        self.flux.check("flux", "cancel", job)
+        self.assertEqual("CANCELED", self.flux.wait_for(job))
+        self.wait_for_end_of_mirrors()
+
+    def test_job_whose_time_is_over(self):
+        job = self.start_to_use("-t", "15s")
+        self.assertEqual("TIMEOUT", self.flux.wait_for(job))
+        self.wait_for_end_of_mirrors()
+
+    def test_epilog_after_a_job_that_is_cancelled(self):
+        self.flux.link_scripts()
+        job = self.start_to_use()
+        self.flux.check("flux", "cancel", job)
+        self.flux.wait_for(job)
+        self.assertEqual({}, self.daemons())
+
+    def test_epilog_after_a_job_whose_time_is_over(self):
+        self.flux.link_scripts()
+        job = self.start_to_use("-t", "15s")
+        self.assertEqual("TIMEOUT", self.flux.wait_for(job))
+        self.assertEqual({}, self.daemons())
+
+    def test_epilog_spares_other_jobs(self):
+        self.flux.link_scripts()
+        job = self.start_to_use("-n4", "--cores-per-slot=8")
+        other = self.flux.submit("true", "-N4", "-n4")
+        self.assertEqual("COMPLETED", self.flux.wait_for(other))
+        self.assertEqual(4, json.loads(self.proxy(job, "copper", "stats", "--json"))["alive"])
+        self.proxy(job, "copper", "stop")
+        self.flux.end_jobs()

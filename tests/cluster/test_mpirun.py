@@ -30,6 +30,7 @@ class ClusterTestCase(unittest.TestCase):
     count = 4
     rate = None  # of what a host sends
     ssh = False
+    over = None  # a function that fills a directory, which comes over the root of the hosts
 
     @classmethod
     def setUpClass(cls):
@@ -37,7 +38,7 @@ class ClusterTestCase(unittest.TestCase):
         if reason:
             raise unittest.SkipTest(reason)
         cls.tree = package_tree("numpy")
-        cls.hosts = Hosts(cls.count, cls.rate, cls.ssh).__enter__()
+        cls.hosts = Hosts(cls.count, cls.rate, cls.ssh, cls.over).__enter__()
         cls.addClassCleanup(cls.hosts.close)
 
     def setUp(self):

@@ -14,6 +14,11 @@ limits the speed of each host (units of tc(8)).
     Hosts(2, ssh=True)
 
 runs an SSH server on each host, which lets in the user of the tests. Otherwise a script stands in for ssh.
+
+    Hosts(2, over=unpack)
+
+calls unpack(directory), which fills the directory with files that all hosts shall have: /opt in it comes over this machine's /opt.
+What the hosts write there goes to their shared directory.
 """
 
 import contextlib
@@ -48,6 +53,15 @@ FIRST_PROCESS = "exec env --ignore-signal=CHLD sleep infinity"
 
 # Otherwise the new mount namespace would keep this machine's mirrors alive.
 FORGET_MIRRORS = "awk '/ - fuse.copper /{print $5}' /proc/self/mountinfo | xargs -r umount -l"
+
+# As overlays, which end with the hosts.
+COME_OVER = """set -e
+cd {directory}/over
+for name in *; do
+    mkdir -p ../written/$name ../work/$name
+    mount -t overlay -o "lowerdir=$PWD/$name:/$name,upperdir=$PWD/../written/$name,workdir=$PWD/../work/$name" overlay /$name
+done
+"""
 
 # Each host has its own /tmp and /run. -xdev: not into mirrors. Slurm keeps the credentials of past jobs. Copper leaves the
 # directories that others could otherwise make, empty and closed.
@@ -86,8 +100,9 @@ def launcher_program():
 
 
 class Hosts:
-    def __init__(self, count, rate=None, ssh=False):
+    def __init__(self, count, rate=None, ssh=False, over=None):
         self.rate = rate
+        self.over = over
         self.ssh = ssh
         self.names = [f"cn{number}" for number in range(count)]
         self.pids = {}  # as this process sees them
@@ -127,6 +142,8 @@ class Hosts:
              "--propagation", "private", "--mount-proc", "sh", "-c", f"{FORGET_MIRRORS}; {FIRST_PROCESS}"], stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL)
         self.first = self.child_of(self.first_parent.pid, "sleep")
+        if self.over:
+            self.put_over()
         switch = self.hold("--net")
         self.ip(switch, "link", "add", "bridge", "type", "bridge")
         self.ip(switch, "link", "set", "bridge", "up")
@@ -137,6 +154,14 @@ class Hosts:
             subprocess.run(["sh", "-c", files], check=True, stderr=subprocess.DEVNULL)
             for name in self.names:
                 self.check(name, "sh", "-ec", SSH_SERVER.format(directory=self.directory))
+
+    def put_over(self):
+        over = f"{self.directory}/over"
+        os.mkdir(over)
+        self.over(over)
+        if os.listdir(over):
+            script = COME_OVER.format(directory=self.directory)
+            subprocess.run(["nsenter", "-t", str(self.first), "-m", "sh", "-c", script], check=True)
 
     def add_host(self, switch, number, name):
         pid = self.hold("--net", "--uts", "--mount", "--propagation", "private")

@@ -24,12 +24,12 @@ print("trained")
 """
 
 
-def blocks():
-    """Page, line, mark and text of each block of commands."""
+def blocks(language="sh"):
+    """Page, line, mark and text of each block of commands, or of another language."""
     for page in PAGES:
         content = page.read_text(encoding="utf-8")
         for block in BLOCK.finditer(content):
-            if block["language"] == "sh":
+            if block["language"] == language:
                 mark = MARK.search(content[:block.start()])
                 yield (f"{page.relative_to(REPOSITORY)}:{content.count(chr(10), 0, block.start()) + 1}",
                        mark[1] if mark else "", block["text"])
@@ -40,9 +40,9 @@ def script_of(page):
     return next(text for place, _, text in blocks() if place.startswith(f"{page}:") and text.startswith("#!"))
 
 
-def block_with(page, words):
+def block_with(page, words, language="sh"):
     """The first block of a page that has these words."""
-    return next(text for place, _, text in blocks() if place.startswith(f"{page}:") and words in text)
+    return next(text for place, _, text in blocks(language) if place.startswith(f"{page}:") and words in text)
 
 
 def write(path, text, mode=0o644):
