@@ -66,6 +66,14 @@ std::uint64_t start_time_of(pid_t pid) {
     return started;
 }
 
+ProcessName process_named(pid_t pid) {
+    return {.pid = pid, .started = start_time_of(pid)};
+}
+
+bool is_running(const ProcessName& process) {
+    return is_running(process.pid, process.started);
+}
+
 char state_letter(pid_t pid) {
     const auto fields = stat_fields(pid);
     return fields.empty() ? '?' : fields.front();

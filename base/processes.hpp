@@ -21,6 +21,16 @@ std::optional<std::string> find_program(const std::string& name, const std::stri
 // reused; an id with its start time is unique.
 std::uint64_t start_time_of(pid_t pid);
 bool is_running(pid_t pid, std::uint64_t started);
+
+// A process, not necessarily a child. The start time tells it from a later process with the same id.
+struct ProcessName {
+    pid_t pid = 0;
+    std::uint64_t started = 0;
+    bool operator==(const ProcessName&) const = default;
+};
+ProcessName process_named(pid_t pid);
+bool is_running(const ProcessName& process);
+
 // 'R', 'S', 'D', 'T' ... of proc(5); '?' if there is no such process.
 char state_letter(pid_t pid);
 

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <vector>
 
-#include "base/processes.hpp"
 #include "base/unique_fd.hpp"
 
 namespace copper {
@@ -22,9 +21,6 @@ constexpr milliseconds interval_per_node{100};
 
 }  // namespace
 
-Lease::Lease(const DaemonOptions& options, pid_t launcher)
-    : options_(options), launcher_(launcher), launcher_started_(start_time_of(launcher)) {}
-
 void Lease::look(TimePoint now, std::uint32_t rank, std::uint32_t nodes, bool is_alone) {
     if (options_.lease.empty()) {
         return;
@@ -35,7 +31,7 @@ void Lease::look(TimePoint now, std::uint32_t rank, std::uint32_t nodes, bool is
         }
         return;
     }
-    const bool is_on_its_own = is_alone || !is_running(launcher_, launcher_started_);
+    const bool is_on_its_own = is_alone || !is_running(launcher_);
     if (rank != 0 && !is_on_its_own) {
         next_.reset();
         return;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/clock.hpp"
+#include "base/processes.hpp"
 #include "daemon/control/options.hpp"
 
 namespace copper {
@@ -19,7 +20,7 @@ namespace copper {
 class Lease {
   public:
     // `launcher`: the process that started the daemon.
-    Lease(const DaemonOptions& options, pid_t launcher);
+    Lease(const DaemonOptions& options, ProcessName launcher) : options_(options), launcher_(launcher) {}
 
     // Call this about once a second. Never waits.
     void look(TimePoint now, std::uint32_t rank, std::uint32_t nodes, bool is_alone);
@@ -28,8 +29,7 @@ class Lease {
     void ask(bool for_all_nodes);
 
     const DaemonOptions& options_;
-    const pid_t launcher_;
-    const std::uint64_t launcher_started_;
+    const ProcessName launcher_;
     pid_t running_ = 0;  // the command
     std::optional<TimePoint> next_;
 };

@@ -471,11 +471,11 @@ void Node::unmount_if_unused_later() {
     });
 }
 
-// A batch system that kills a daemon and its launcher makes it look like a crash. (A node alone was started
-// by `copper launch`.)
+// Flux, which kills a daemon and its shell, makes it look like a crash. (A node alone was started by `copper
+// launch`.)
 bool Node::has_launcher() const {
     return (!succession_ || succession_->loss == Loss::crashed) &&
-           (place_.nodes == 1 || launcher_.pid == 0 || is_running(launcher_.pid, launcher_.started));
+           (!is_task_of_flux() || place_.nodes == 1 || is_running(launcher_));
 }
 
 void Node::stop(StopReason reason) {

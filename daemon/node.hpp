@@ -123,7 +123,7 @@ class Node {
     const TimePoint started_;
     const std::unique_ptr<Fabric> fabric_;
     SupervisorLink supervisor_;
-    const ProcessId launcher_;
+    const ProcessName launcher_;
     const bool launched_by_slurm_;
     std::optional<Succession> succession_;  // its hand_over: until the node has started
     const Place place_;

@@ -175,10 +175,10 @@ bool is_task_of_slurm() {
 class Supervisor {
   public:
     // `launcher`: the process that started the daemon. `task`: the process that waits for both, or 0.
-    Supervisor(const DaemonOptions& options, UniqueFd link, ProcessId launcher, pid_t task, pid_t daemon,
+    Supervisor(const DaemonOptions& options, UniqueFd link, ProcessName launcher, pid_t task, pid_t daemon,
                Vitals& vitals)
         : options_(options),
-          lease_(options, launcher.pid),
+          lease_(options, launcher),
           launcher_(launcher),
           task_(task),
           vitals_(vitals),
@@ -410,7 +410,7 @@ class Supervisor {
 
     const DaemonOptions& options_;
     Lease lease_;
-    const ProcessId launcher_;
+    const ProcessName launcher_;
     const pid_t task_;
     Vitals& vitals_;
     const milliseconds hang_time_;
@@ -470,7 +470,7 @@ void SupervisorLink::dismiss() {
 }
 
 tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
-    const ProcessId launcher{.pid = ::getppid(), .started = start_time_of(::getppid())};
+    const auto launcher = process_named(::getppid());
     const pid_t task = is_task_of_slurm() ? ::getpid() : 0;
     if (task != 0) {
         ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -19,6 +19,7 @@
 
 #include <tl/expected.hpp>
 
+#include "base/processes.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/control/options.hpp"
 #include "daemon/vitals.hpp"
@@ -30,11 +31,6 @@ namespace copper {
 struct Place {
     std::uint32_t rank = 0;
     std::uint32_t nodes = 1;
-};
-
-struct ProcessId {
-    pid_t pid = 0;
-    std::uint64_t started = 0;
 };
 
 // Why a daemon has a successor.
@@ -86,7 +82,7 @@ class SupervisorLink {
 
 struct Supervised {
     SupervisorLink link;
-    ProcessId launcher = {};               // the process that started the first daemon
+    ProcessName launcher = {};             // the process that started the first daemon
     bool launched_by_slurm = false;        // with srun, not with mpirun in a job of Slurm
     Vitals* vitals = nullptr;              // of this process
     std::optional<Succession> succession;  // set in a successor

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr pid_t no_process = 1 << 30;
+constexpr ProcessName no_process{.pid = 1 << 30, .started = 1};
 
 class LeaseTest : public testing::Test {
   protected:
@@ -47,13 +47,13 @@ class LeaseTest : public testing::Test {
 };
 
 TEST_F(LeaseTest, TheFirstNodeAsksForAll) {
-    Lease lease(options_, ::getpid());
+    Lease lease(options_, process_named(::getpid()));
     look_for(lease, seconds(150), 0);
     EXPECT_EQ(asked(), "--mount=/m\n--mount=/m\n--mount=/m\n");
 }
 
 TEST_F(LeaseTest, NoOtherNodeAsksWhileItsLauncherRuns) {
-    Lease lease(options_, ::getpid());
+    Lease lease(options_, process_named(::getpid()));
     look_for(lease, seconds(300), 1);
     EXPECT_EQ(asked(), "");
 }
@@ -67,7 +67,7 @@ TEST_F(LeaseTest, ANodeWithoutItsLauncherAsksForItself) {
 }
 
 TEST_F(LeaseTest, SoDoesASuccessor) {
-    Lease lease(options_, ::getpid());
+    Lease lease(options_, process_named(::getpid()));
     look_for(lease, seconds(300), 0, true);
     EXPECT_TRUE(asked().starts_with("--mount=/m --local\n"));
 }

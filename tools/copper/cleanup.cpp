@@ -307,7 +307,7 @@ ChildExit clean_in_child(uid_t user, const CleanScope& scope) {
     if (pid < 0) {
         return child_failed;
     }
-    const ProcessName child{pid, start_time_of(pid)};
+    const auto child = process_named(pid);
     if (child.started != 0 && !wait_for_end(child, user_patience)) {
         send_signal(child, SIGKILL);
     }

@@ -101,7 +101,7 @@ LaunchRecord record_of(const Plan& plan, pid_t launcher) {
             .batch_job = plan.daemon.batch_job,
             .batch_run = plan.daemon.batch_run,
             .launch = plan.daemon.launch,
-            .process = {launcher, start_time_of(launcher)},
+            .process = process_named(launcher),
             .launcher = plan.launcher,
             .hosts = plan.placement.on_this_machine != 0 ? std::vector<std::string>() : plan.placement.hosts,
             .on_this_machine = plan.placement.on_this_machine,

@@ -178,7 +178,7 @@ Result<Output> capture_until(std::chrono::milliseconds deadline, const std::vect
         return tl::make_unexpected(pid.error());
     }
     Output output;
-    const ProcessName child{*pid, start_time_of(*pid)};
+    const auto child = process_named(*pid);
     output.ended = read_all(reading.get(), Clock::now() + deadline, output.text);
     if (!output.ended) {
         ::kill(-*pid, SIGKILL);
@@ -252,7 +252,7 @@ std::vector<ProcessName> session_of(pid_t leader) {
     for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
         const auto pid = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
         if (pid > 0 && pid != leader && ::getsid(pid) == leader) {
-            members.push_back({pid, start_time_of(pid)});
+            members.push_back(process_named(pid));
         }
     }
     return members;

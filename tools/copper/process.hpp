@@ -48,12 +48,6 @@ std::string describe_status(int status);
 // Whether this process has the variable, with a value that is not empty.
 bool is_set(const char* variable);
 
-// A process, not necessarily a child. The start time tells it from a later process with the same id.
-struct ProcessName {
-    pid_t pid = 0;
-    std::uint64_t started = 0;
-    bool operator==(const ProcessName&) const = default;
-};
 // False if the process has ended already.
 bool send_signal(const ProcessName& process, int signal);
 // True once it has ended (or is a zombie). Waits on a pidfd. Linux before 5.3 has none; there it looks every
