@@ -114,8 +114,9 @@ void examine_others(const Plan& plan, Findings& findings) {
     if (plan.daemon.cache_bytes != 0) {
         command.insert(command.end(), {"--cache-bytes", std::to_string(plan.daemon.cache_bytes)});
     }
-    const auto silent =
-        hosts_without(others, take_answers(said_by_all(plan.launcher, others, command), findings));
+    // Those that are late have as long again, alone.
+    const auto said = said_by_all(plan.launcher, others, command, host_patience);
+    const auto silent = hosts_without(others, take_answers(said, findings));
     // Hydra ends the programs on all nodes if one node lacks the program.
     const auto heard = take_answers(said_by_each(plan.launcher, silent, command), findings);
     for (const auto& host : hosts_without(silent, heard)) {

@@ -179,11 +179,11 @@ Result<Output> ask_all(const Launcher& launcher, const std::vector<std::string>&
 }
 
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
-                        const std::vector<std::string>& command) {
+                        const std::vector<std::string>& command, std::chrono::milliseconds patience) {
     if (hosts.empty() || launcher.family == Family::alone) {
         return {};
     }
-    const auto output = ask_all(launcher, hosts, command);
+    const auto output = ask_all(launcher, hosts, command, patience);
     return output ? output->text : "";
 }
 

@@ -27,7 +27,8 @@ Result<Output> ask_all(const Launcher& launcher, const std::vector<std::string>&
                        std::chrono::milliseconds patience = hosts_patience);
 // All that they print.
 std::string said_by_all(const Launcher& launcher, const std::vector<std::string>& hosts,
-                        const std::vector<std::string>& command);
+                        const std::vector<std::string>& command,
+                        std::chrono::milliseconds patience = hosts_patience);
 // Of each line with `prefix` in such an output, what is behind it.
 std::vector<std::string> lines_behind(std::string_view prefix, const std::string& text);
 // Runs `command` on each of these nodes alone, several nodes at a time. Returns all that they print.
