@@ -1,13 +1,38 @@
 """Counts the requests to the backing filesystem and the daemons: the reason why Copper exists."""
 
+import collections
 import dataclasses
 import os
+import pathlib
 import subprocess
 import sys
 
 from copper import clean_environment
 from import_storm import PYTHON, Workload, package_tree, start_python, storm
 from mounted import MountTestCase
+from slow_mounted import SlowTestCase
+
+
+class AsTheFilesystemTells(SlowTestCase):
+    """By its own list of requests: what the daemons count themselves does not matter."""
+
+    def test_each_is_opened_once(self):
+        self.source = package_tree("numpy")
+        trace = f"{self.make_directory()}/trace"
+        slow = self.serve()
+        tree = slow.mount(trace)
+        job = self.launch(nodes=4, trees=[tree])
+        storm(Workload(packages=["scipy.stats"], trees=[tree]), [job.root(node) for node in range(4) for _ in range(4)])
+        self.assertEqual(0, job.stop().returncode)
+        slow.clients[0].terminate()
+        slow.clients[0].wait()
+        opened = collections.Counter()
+        for line in pathlib.Path(trace).read_text(encoding="utf-8").splitlines():
+            _, _, operation, _, _, _, path = line.split("\t")
+            if operation in ("open", "opendir"):
+                opened[operation, path] += 1
+        self.assertGreater(len(opened), 500)
+        self.assertEqual({}, {what: count for what, count in opened.items() if count > 1})
 
 
 def difference(after, before):
