@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
+#include <sstream>
 #include <unordered_set>
 
 #include "base/path.hpp"
@@ -57,7 +59,8 @@ Mount mount_of(libmnt_fs* mount) {
             .id = ::mnt_fs_get_id(mount),
             .parent = ::mnt_fs_get_parent_id(mount),
             .device = std::to_string(major(device)) + ":" + std::to_string(minor(device)),
-            .options = text_or_empty(::mnt_fs_get_fs_options(mount))};
+            .options = text_or_empty(::mnt_fs_get_fs_options(mount)),
+            .source = text_or_empty(::mnt_fs_get_source(mount))};
 }
 
 std::string read_all(int fd) {
@@ -119,6 +122,19 @@ std::vector<Mount> parse_mounts(std::string_view mountinfo) {
         }
     }
     return mounts;
+}
+
+std::optional<uid_t> user_of(const Mount& mount) {
+    std::istringstream words(mount.options);
+    for (std::string word; std::getline(words, word, ',');) {
+        constexpr std::string_view key = "user_id=";
+        uid_t user = 0;
+        if (word.starts_with(key) &&
+            std::from_chars(word.data() + key.size(), word.data() + word.size(), user).ec == std::errc()) {
+            return user;
+        }
+    }
+    return std::nullopt;
 }
 
 std::vector<Mount> read_mounts() {

@@ -1,6 +1,8 @@
 // The mount table of this machine (/proc/self/mountinfo, proc(5)), and which paths Copper must not enter.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,7 +30,11 @@ struct Mount {
     std::int64_t parent = 0;   // the id of the mount that contains `point`
     std::string device = {};   // "major:minor"
     std::string options = {};  // the filesystem's own: "rw,user_id=0,..."
+    std::string source = {};   // what was mounted, by the filesystem's own rules: "server:/export"
 };
+
+// Who has mounted a FUSE filesystem. Nothing for others.
+std::optional<uid_t> user_of(const Mount& mount);
 
 // Parses the text of a mountinfo file. Skips lines that are malformed.
 std::vector<Mount> parse_mounts(std::string_view mountinfo);

@@ -91,7 +91,7 @@ std::string batch_job_run() {
     return {};
 }
 
-bool is_shared_filesystem(std::string_view type) {
+bool is_shared_filesystem(const Mount& mount) {
     static constexpr std::array types = {
         "9p",           "afs",
         "beegfs",       "ceph",
@@ -109,7 +109,10 @@ bool is_shared_filesystem(std::string_view type) {
         "fuse.sshfs",   "fuse.juicefs",
         "fuse.quobyte", "fuse.pvfs2fuse",
     };
-    return std::find(types.begin(), types.end(), type) != types.end();
+    const bool is_moosefs = mount.type == "fuse" && mount.source.starts_with("mfs#");
+    const auto user = user_of(mount).value_or(0);
+    return (is_moosefs || std::find(types.begin(), types.end(), mount.type) != types.end()) &&
+           (user == 0 || user == ::geteuid());
 }
 
 tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan span) {
@@ -117,7 +120,7 @@ tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan spa
         return {};
     }
     for (const auto& mount : read_mounts()) {
-        if (is_shared_filesystem(mount.type) && is_normalised_path(mount.point)) {
+        if (is_shared_filesystem(mount) && is_normalised_path(mount.point)) {
             options.trees.push_back(mount.point);
         }
     }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mount_table.hpp"
 #include "daemon/control/options.hpp"
 
 namespace copper {
@@ -16,8 +17,8 @@ namespace copper {
 enum class JobSpan { one_machine, several_machines };
 tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan span);
 
-// The types (proc(5)) of filesystems that look the same on all nodes of a job.
-bool is_shared_filesystem(std::string_view type);
+// Whether it looks the same on all nodes of a job, by its type (proc(5)), and is not another user's own.
+bool is_shared_filesystem(const Mount& mount);
 
 // An absolute, normalised path, perhaps through links.
 std::string absolute_mount(const std::string& path);

@@ -238,14 +238,25 @@ TEST_F(OptionsTest, DefaultTrees) {
     EXPECT_FALSE(options.trees.empty());
 
     const auto mounts = read_mounts();
-    const bool any_shared = std::any_of(mounts.begin(), mounts.end(),
-                                        [](const Mount& mount) { return is_shared_filesystem(mount.type); });
+    const bool any_shared = std::any_of(mounts.begin(), mounts.end(), is_shared_filesystem);
     options.trees.clear();
     EXPECT_EQ(choose_trees(options, JobSpan::several_machines).has_value(), any_shared);
-    EXPECT_TRUE(is_shared_filesystem("lustre"));
-    EXPECT_TRUE(is_shared_filesystem("fuse.dfuse"));
-    EXPECT_FALSE(is_shared_filesystem("ext4"));
-    EXPECT_FALSE(is_shared_filesystem(copper_filesystem_type));
+}
+
+TEST_F(OptionsTest, SharedFilesystems) {
+    const auto is_shared = [](const std::string& type, const std::string& source = "",
+                              const std::string& options = "rw") {
+        return is_shared_filesystem({.point = "/a", .type = type, .options = options, .source = source});
+    };
+    EXPECT_TRUE(is_shared("lustre"));
+    EXPECT_TRUE(is_shared("fuse.dfuse"));
+    EXPECT_FALSE(is_shared("ext4"));
+    EXPECT_FALSE(is_shared(std::string(copper_filesystem_type)));
+    EXPECT_TRUE(is_shared("fuse", "mfs#master:9421", "rw,user_id=0,group_id=0,allow_other"));  // MooseFS
+    EXPECT_FALSE(is_shared("fuse", "something"));
+    // Of this user, and of another one.
+    EXPECT_TRUE(is_shared("fuse.sshfs", "host:", "rw,user_id=" + std::to_string(::geteuid())));
+    EXPECT_FALSE(is_shared("fuse.sshfs", "host:", "rw,user_id=" + std::to_string(::geteuid() + 1)));
 }
 
 TEST_F(OptionsTest, MountsHaveOneName) {

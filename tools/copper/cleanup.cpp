@@ -42,19 +42,6 @@ constexpr milliseconds unmount_patience{10000};
 // For root's clean-up of one user.
 constexpr milliseconds user_patience{60000};
 
-std::optional<uid_t> user_in(const std::string& options) {
-    std::istringstream words(options);
-    for (std::string word; std::getline(words, word, ',');) {
-        constexpr std::string_view key = "user_id=";
-        uid_t user = 0;
-        if (word.starts_with(key) &&
-            std::from_chars(word.data() + key.size(), word.data() + word.size(), user).ec == std::errc()) {
-            return user;
-        }
-    }
-    return std::nullopt;
-}
-
 bool names(const CleanScope& scope, const std::string& mount) {
     return !scope.mount || mount == *scope.mount || local_node(mount, *scope.mount);
 }
@@ -360,7 +347,7 @@ void clean_user(uid_t user, const CleanScope& scope, CleanReport& report) {
 std::vector<CopperMount> copper_mounts_among(const std::vector<Mount>& mounts) {
     std::vector<CopperMount> found;
     for (const auto& mount : mounts) {
-        if (const auto user = user_in(mount.options); user && mount.type == copper_filesystem_type) {
+        if (const auto user = user_of(mount); user && mount.type == copper_filesystem_type) {
             found.push_back({std::to_string(mount.id), mount.device.substr(mount.device.find(':') + 1),
                              mount.point, *user});
         }

@@ -139,13 +139,14 @@ void plan_way_back(Plan& plan) {
     }
 }
 
-Result<DaemonOptions> daemon_options(const LaunchOptions& options, bool one_machine) {
+Result<DaemonOptions> daemon_options(const LaunchOptions& options, Plan& plan) {
     const auto config = options.config.empty() ? std::nullopt : std::optional(options.config);
     auto daemon = resolve_options(options.flags, config);
     if (!daemon) {
         return misused(daemon.error());
     }
-    const auto span = one_machine ? JobSpan::one_machine : JobSpan::several_machines;
+    const auto span = plan.on_this_machine_only() ? JobSpan::one_machine : JobSpan::several_machines;
+    plan.trees_are_default = daemon->trees.empty();
     if (const auto chosen = choose_trees(*daemon, span); !chosen) {
         return misused(chosen.error());
     }
@@ -199,7 +200,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
         return tl::make_unexpected(nodes.error());
     }
     const bool local = plan.daemon.local;
-    auto daemon = daemon_options(options, plan.on_this_machine_only());
+    auto daemon = daemon_options(options, plan);
     if (!daemon) {
         return tl::make_unexpected(daemon.error());
     }

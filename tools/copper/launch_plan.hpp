@@ -34,6 +34,7 @@ struct Plan {
     std::string copperd;              // the program
     std::vector<std::string> command;
     std::string log;
+    bool trees_are_default = false;  // nobody gave one
     // Nobody gave a mount. Then it may move, if another user has the default one on some node.
     bool uses_default_mount = false;
 

@@ -96,6 +96,9 @@ void print_success(const Plan& plan) {
     std::cout << "mount  " << plan.mounts.front()
               << (plan.mounts.size() > 1 ? " to " + plan.mounts.back() : std::string()) << "\n"
               << "nodes  " << plan.nodes() << "\n";
+    if (plan.trees_are_default) {
+        std::cout << "trees  " << joined(plan.daemon.trees, ", ") << "\n";
+    }
     std::cout << "cache  up to " << cache_size(plan) << " a node\n";
     std::cout << "use    eval \"$(copper env" << mount_flag(plan.daemon.mount) << ")\"\n";
 }
