@@ -265,7 +265,9 @@ int Node::run() {
 
 tl::expected<void, std::string> Node::start() {
     if (const auto made = make_private_directory(options_.private_directory); !made) {
-        taken_ = Taken::private_directory;
+        if (!why_directory_is_taken(options_.private_directory).empty()) {  // and not: no room in /tmp
+            taken_ = Taken::private_directory;
+        }
         return tl::make_unexpected(made.error());
     }
     // Links may lead elsewhere than on the other nodes, and programs of all nodes go the way as given.

@@ -68,16 +68,18 @@ std::string another_private_directory() {
 
 tl::expected<void, std::string> make_private_directory(const std::string& path) {
     const auto made = open_private_directory(AT_FDCWD, path, ::geteuid(), Missing::make);
-    return made ? tl::expected<void, std::string>() : tl::make_unexpected(made.error() + "; remove it");
-}
-
-std::string why_usual_directory_is_taken() {
-    const auto usual = usual_private_directory(::geteuid());
-    struct stat found = {};
-    if (::lstat(usual.c_str(), &found) != 0) {
+    if (made) {
         return {};
     }
-    const auto opened = open_private_directory(AT_FDCWD, usual, ::geteuid(), Missing::refuse);
+    return tl::make_unexpected(made.error() + (why_directory_is_taken(path).empty() ? "" : "; remove it"));
+}
+
+std::string why_directory_is_taken(const std::string& path) {
+    struct stat found = {};
+    if (::lstat(path.c_str(), &found) != 0) {
+        return {};
+    }
+    const auto opened = open_private_directory(AT_FDCWD, path, ::geteuid(), Missing::refuse);
     return opened ? std::string() : opened.error();
 }
 

@@ -37,8 +37,8 @@ std::string another_private_directory();
 // Makes it if it is missing. Fails if it is not this user's alone.
 tl::expected<void, std::string> make_private_directory(const std::string& path);
 
-// Why this user cannot have the usual one on this node; empty if it is this user's, or missing.
-std::string why_usual_directory_is_taken();
+// Why this user cannot have that one on this node; empty if it is this user's, or missing.
+std::string why_directory_is_taken(const std::string& path);
 
 // The mount of a job that cannot have the default one, because /tmp/$USER is somebody else's on some node.
 std::string mount_within(const std::string& private_directory);

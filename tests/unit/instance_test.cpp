@@ -209,6 +209,11 @@ TEST(Instance, AnotherUsersDirectoryIsRefused) {
 TEST(Instance, ThePrivateDirectoryIsTheGivenOneOrNone) {
     const auto place = another_private_directory();
     EXPECT_NE(place, another_private_directory());
+    const auto nowhere = make_private_directory("/no-such-directory/copper");
+    ASSERT_FALSE(nowhere);
+    EXPECT_EQ(nowhere.error().find("remove it"), std::string::npos) << nowhere.error();
+    EXPECT_NE(why_directory_is_taken("/proc/version"), "");
+    EXPECT_EQ(why_directory_is_taken("/no-such-directory/copper"), "");
     EXPECT_EQ(owner_named_by(place), ::geteuid());
     const auto record = a_record("o");
     {

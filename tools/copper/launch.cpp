@@ -371,7 +371,7 @@ Result<void> start_after_others(const Plan& plan, LaunchOutcome& outcome) {
 // The usual places, or others if another user has them on this node.
 Places places_here() {
     Places places{.private_directory = usual_private_directory(::geteuid())};
-    if (const auto why = why_usual_directory_is_taken(); !why.empty()) {
+    if (const auto why = why_directory_is_taken(usual_private_directory(::geteuid())); !why.empty()) {
         const auto own = private_directories(::geteuid());  // of earlier jobs
         places.private_directory = own.empty() ? another_private_directory() : own.front().path;
         say("warning: " + why + "; this job uses " + places.private_directory + " on all nodes");

@@ -185,7 +185,7 @@ Finding check_room_for_files() {
     if (const auto room = check_room(); !room) {
         return problem("tmp", room.error(), "");
     }
-    if (const auto why = why_usual_directory_is_taken(); !why.empty()) {
+    if (const auto why = why_directory_is_taken(usual_private_directory(::geteuid())); !why.empty()) {
         return warning("tmp", why, "the next launch uses another directory on all nodes");
     }
     return good("tmp", "there is room in /tmp");
