@@ -104,7 +104,7 @@ def state_of(pid):
 
 def nice_values(pid):
     """Those of all threads of a process; the main thread is the first one."""
-    threads = sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    threads = [pid, *(thread for thread in map(int, os.listdir(f"/proc/{pid}/task")) if thread != pid)]
     return [int(stat_of(f"{pid}/task/{thread}")[16]) for thread in threads]
 
 
