@@ -246,6 +246,12 @@ class Crowd(SlowTestCase):
                              self.NAMES + 4 * self.DIRECTORIES, dict(counts))
 
 
+class CrowdInFewDirectories(Crowd):
+    """Where attributes of many names are read in batches."""
+
+    NAMES, DIRECTORIES, RATE = 4000, 40, 200
+
+
 class WrittenAMomentAgo(SlowTestCase):
     """The server's clock stamps what is written, and nobody knows how late it is there."""
 
