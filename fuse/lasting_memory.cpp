@@ -33,12 +33,8 @@ constexpr std::size_t part_of_address_space = 4;
 
 std::size_t limit_of(int resource) {
     rlimit limit = {};
-    return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : SIZE_MAX;
-}
-
-std::size_t whole_pages(std::size_t bytes) {
-    constexpr std::size_t page = 4096;
-    return bytes / page * page;
+    ::getrlimit(resource, &limit);
+    return limit.rlim_cur;  // RLIM_INFINITY is the highest number
 }
 
 std::string failure(const char* what) {
@@ -48,8 +44,8 @@ std::string failure(const char* what) {
 }  // namespace
 
 tl::expected<LastingMemory, std::string> LastingMemory::make() {
-    const std::size_t bytes = whole_pages(
-        std::min({total_bytes_max, limit_of(RLIMIT_FSIZE), limit_of(RLIMIT_AS) / part_of_address_space}));
+    const std::size_t bytes =
+        std::min({total_bytes_max, limit_of(RLIMIT_FSIZE), limit_of(RLIMIT_AS) / part_of_address_space});
     if (bytes < total_bytes_min) {
         return tl::make_unexpected("cannot make memory that outlives the daemon: it needs files of " +
                                    std::to_string(total_bytes_min >> 20) + " MiB (ulimit -f), and " +

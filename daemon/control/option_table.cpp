@@ -85,6 +85,12 @@ Taken take_switch(const Texts& texts, DaemonOptions& options) {
     return assign(options.*member, parse_switch(texts.front()));
 }
 
+template <Texts DaemonOptions::*member>
+Taken take_words(const Texts& texts, DaemonOptions& options) {
+    options.*member = texts;
+    return {};
+}
+
 template <std::uint32_t DaemonOptions::*member, std::uint32_t max>
 Taken take_count(const Texts& texts, DaemonOptions& options) {
     return assign(options.*member, parse_count(texts.front(), max));
@@ -397,21 +403,13 @@ std::vector<OptionRow> hidden_rows() {
          .help = "argv prefix that runs a command on every node, for the instance's record",
          .arity = repeatable,
          .audience = hidden,
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 options.run_everywhere = texts;
-                 return Taken();
-             }},
+         .take = take_words<&DaemonOptions::run_everywhere>},
         {.name = "lease",
          .argument = "ARG",
          .help = "argv prefix of a command that ends the mirror if its batch job is over",
          .arity = repeatable,
          .audience = hidden,
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 options.lease = texts;
-                 return Taken();
-             }},
+         .take = take_words<&DaemonOptions::lease>},
         {.name = "batch-job",
          .argument = "ID",
          .help = "the job's id in the batch system",

@@ -159,7 +159,7 @@ Own find_own(const CleanScope& scope) {
         own.directories.push_back(directory);
     }
     for (auto& launch : find_launches()) {
-        if (is_of_others(scope, launch) && is_running(launch.process.pid, launch.process.started)) {
+        if (is_of_others(scope, launch) && is_running(launch.process)) {
             own.spared_mounts.insert(launch.mount);
         } else if (names(scope, launch.mount)) {
             own.launches.push_back(std::move(launch));
@@ -376,7 +376,7 @@ std::vector<Spared> spared_mirrors(const std::optional<uid_t>& user, const Clean
         const bool is_known = std::ranges::any_of(
             spared, [&](const Spared& each) { return each.batch_job == launch.batch_job; });
         if (!is_known && names(scope, launch.mount) && is_of_other_job(scope, launch) &&
-            is_running(launch.process.pid, launch.process.started)) {
+            is_running(launch.process)) {
             spared.push_back({launch.mount, launch.batch_job});
         }
     }

@@ -49,7 +49,7 @@ Fit fit_of(const std::string& mount) {
         best = std::max(best, fit_of(record, is_running(record)));
     }
     if (const auto launch = read_launch(mount)) {
-        best = std::max(best, fit_of(*launch, is_running(launch->process.pid, launch->process.started)));
+        best = std::max(best, fit_of(*launch, is_running(launch->process)));
     }
     return best;
 }
@@ -177,7 +177,7 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
                       stop_command(mount) + ")");
     }
     const std::string names = some_of(hosts);
-    if (!is_running(launch->process.pid, launch->process.started)) {
+    if (!is_running(launch->process)) {
         return failed(mount + " served " + names + ", but its launcher has ended (clean up with " +
                       stop_command(mount) + ")");
     }

@@ -58,7 +58,7 @@ Result<void> check_this_node(const Plan& plan) {
 
 Result<void> check_mounts(const Plan& plan) {
     const auto launch = read_launch(plan.daemon.mount);
-    if (launch && is_running(launch->process.pid, launch->process.started)) {
+    if (launch && is_running(launch->process)) {
         return failed(already_served(
             {.mount = plan.daemon.mount, .pid = launch->process.pid, .batch_job = launch->batch_job},
             plan.daemon.batch_job));
@@ -193,7 +193,7 @@ std::vector<Occupant> occupants_here(const Plan& plan) {
         }
     }
     const auto launch = read_launch(plan.daemon.mount);
-    if (launch && is_running(launch->process.pid, launch->process.started)) {
+    if (launch && is_running(launch->process)) {
         add(occupants, {launch->batch_job, launch->batch_run, launch->launch, true, {host_name()}}, plan);
     }
     return occupants;

@@ -159,8 +159,7 @@ std::vector<Logs::Line> lines_from(const std::vector<std::string>& hosts, const 
 // False if neither the launcher nor a daemon runs on this node any more.
 bool goes_on(const std::string& mount) {
     const auto launch = read_launch(mount);
-    return !instances_named(mount, ::getuid()).empty() ||
-           (launch && is_running(launch->process.pid, launch->process.started));
+    return !instances_named(mount, ::getuid()).empty() || (launch && is_running(launch->process));
 }
 
 // Where the daemons write: a directory, or the launcher's output on the node of the launch.

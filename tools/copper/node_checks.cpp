@@ -72,7 +72,7 @@ std::map<std::string, Mirror> own_mirrors() {
         return found != mirrors.end() ? found->second : mirrors[point];
     };
     for (const auto& launch : find_launches()) {
-        const bool runs = is_running(launch.process.pid, launch.process.started);
+        const bool runs = is_running(launch.process);
         mirrors[launch.mount] = {
             .process = runs ? launch.process.pid : 0, .is_launcher = runs, .batch_job = launch.batch_job};
     }
