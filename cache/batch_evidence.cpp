@@ -6,6 +6,9 @@ namespace copper {
 
 bool BatchEvidence::is_worth_batch(const std::string& path, const Directory& directory,
                                    std::uint64_t position) {
+    if (is_long_wait(directory)) {
+        return false;
+    }
     if (answers_at_once(directory)) {
         return true;
     }

@@ -161,8 +161,9 @@ struct Directory {
     // If not, a name that moved while the directory was read may be missing, or a mount in it is gone. This
     // stays true whatever the directory answers; how long an answer is kept is Object::lifetime.
     bool is_proven = true;
-    // How long the reader waits for one operation on its filesystem.
+    // How long the reader waits for one operation on its filesystem, as far as it knew when it listed.
     std::chrono::microseconds operation_time{0};
+    bool is_serial = false;  // the filesystem looks up one name at a time in a directory
 
     // Nothing: the name sorts before all others, so it is absent.
     std::optional<std::uint32_t> piece_of(std::string_view name) const;

@@ -624,6 +624,17 @@ json Node::silent() const {
     return found;
 }
 
+json Node::paces() const {
+    json found = json::object();
+    backing_.paces().for_each([&found](const std::string& filesystem, const Pace& pace) {
+        if (const auto time = pace.operation_time(); time.count() > 0) {
+            found[filesystem] = {{"operation_us", static_cast<std::uint64_t>(time.count())},
+                                 {"is_serial", pace.lookups() == Pace::Lookups::serial}};
+        }
+    });
+    return found;
+}
+
 json Node::answer_status() {
     const auto& readers = loop_.membership().readers();
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
@@ -640,6 +651,7 @@ json Node::answer_status() {
             {"error", start_error_},
             {"why", why()},
             {"silent", silent()},
+            {"paces", paces()},
             {"waiting", cache_.statistics().waiting},
             {"departed", departed()}};
 }
@@ -687,6 +699,7 @@ json Node::answer_sum(const std::string& paths_max) {
     node["trees"] = trees_.roots();
     node["departed"] = departed();
     node["silent"] = silent();
+    node["paces"] = paces();
     node["waiting"] = cache_.statistics().waiting;
     node["ready_ms"] = static_cast<std::uint64_t>(to_ms);
     node["timeline"] = to_json(timeline_);

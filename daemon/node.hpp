@@ -97,6 +97,7 @@ class Node {
     nlohmann::json answer_leave(const std::string& how);
     const char* state();
     nlohmann::json silent() const;
+    nlohmann::json paces() const;
     std::string why();  // the node does not serve as it should; empty: it does
 
     void handle_request(const ControlRequest& request, const ControlServer::Reply& reply);

@@ -213,9 +213,9 @@ Blob encode_body(const Directory& directory) {
         directory.operation_time.count(), 0, std::numeric_limits<std::uint32_t>::max()));
     const auto names = directory.has_all_names() ? to_wire(builder, directory.names)
                                                  : to_wire(builder, listing_of(directory.first_names));
-    return finish(builder,
-                  wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation, names,
-                                            !directory.has_all_names(), !directory.is_proven));
+    return finish(builder, wire::CreateDirectoryBody(builder, directory.version, directory.entries, operation,
+                                                     names, !directory.has_all_names(), !directory.is_proven,
+                                                     directory.is_serial));
 }
 
 Blob encode_body(const XattrBatch& batch) {
@@ -341,7 +341,8 @@ std::optional<Directory> from_wire(const wire::DirectoryBody& body) {
                         .first_names = {},
                         .names = {},
                         .is_proven = !body.is_doubtful(),
-                        .operation_time = std::chrono::microseconds(body.operation_microseconds())};
+                        .operation_time = std::chrono::microseconds(body.operation_microseconds()),
+                        .is_serial = body.is_serial()};
     const bool has_all_names = !body.is_in_pieces();
     for (std::size_t i = 0; i < (has_all_names ? std::min(names->size(), 1UL) : names->size()); ++i) {
         directory.first_names.emplace_back(names->name(i));

@@ -260,11 +260,16 @@ void SlowFilesystem::opendir(fuse_req_t request, fuse_ino_t node, fuse_file_info
     info.fh = reinterpret_cast<std::uintptr_t>(directory.release());
     info.cache_readdir = 1;
     info.keep_cache = 1;
-    answer(asked, [=] {
+    const auto reply = [=] {
         if (fuse_reply_open(request, &info) != 0) {  // interrupted: the kernel will not release it
             ::closedir(reinterpret_cast<DIR*>(info.fh));
         }
-    });
+    };
+    if (options_.model.opens_directories_itself) {
+        reply();
+    } else {
+        answer(asked, reply);
+    }
 }
 
 // Names and types alone, so that attributes cost their own operations.
@@ -435,9 +440,9 @@ fuse_lowlevel_ops operations() {
     return table;
 }
 
-// libfuse up to 3.16 does not pass on that lookups in one directory may be under way at the same time, as
-// they are with Lustre (the kernel then sends one after the other). So its answer to INIT is completed on its
-// way.
+// Lookups in one directory may be under way at the same time, as they are with Lustre, if the answer to INIT
+// says so; otherwise the kernel sends one after the other. libfuse up to 3.16 does not say it, later versions
+// always do. So the answer is completed on its way.
 ssize_t write_answer(int device, iovec* parts, int count, void* data) {
     static std::atomic<bool> is_first =
         true;  // INIT is the first request, and nothing else comes before its answer
@@ -446,7 +451,10 @@ ssize_t write_answer(int device, iovec* parts, int count, void* data) {
         fuse_init_out answer{};
         const std::size_t bytes = std::min(parts[1].iov_len, sizeof answer);
         std::memcpy(&answer, parts[1].iov_base, bytes);
-        answer.flags |= FUSE_PARALLEL_DIROPS;
+        answer.flags &= ~unsigned{FUSE_PARALLEL_DIROPS};
+        if (!static_cast<SlowFilesystem*>(data)->options().model.is_serial) {
+            answer.flags |= FUSE_PARALLEL_DIROPS;
+        }
         std::memcpy(parts[1].iov_base, &answer, bytes);
     }
     const ssize_t written = ::writev(device, parts, count);

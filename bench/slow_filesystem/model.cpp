@@ -32,6 +32,21 @@ Model busy() {
             .client_bandwidth = lustre_client_bandwidth};
 }
 
+Model leased() {
+    constexpr auto latency = std::chrono::microseconds(1200);
+    return {.metadata_latency = latency,
+            .metadata_rate = 20'000,
+            .data_latency = latency,
+            .client_bandwidth = lustre_client_bandwidth,
+            .opens_directories_itself = true};
+}
+
+Model serial() {
+    Model model = leased();
+    model.is_serial = true;
+    return model;
+}
+
 Model stalling() {
     Model model = lustre();
     model.stall_share = 0.01;
@@ -71,6 +86,9 @@ const std::vector<Key>& keys() {
          [](Model& model, double value) { model.stall_time = from_milliseconds(value); }},
         {"seed", 0, largest_seed,
          [](Model& model, double value) { model.seed = static_cast<std::uint64_t>(value); }},
+        {"opens_directories_itself", 0, 1,
+         [](Model& model, double value) { model.opens_directories_itself = value != 0; }},
+        {"is_serial", 0, 1, [](Model& model, double value) { model.is_serial = value != 0; }},
     };
     return all;
 }
@@ -105,6 +123,11 @@ const std::vector<Preset>& presets() {
          lustre()},
         {"busy", "the same filesystem while other jobs load it: assumed", busy()},
         {"stalling", "lustre, and 1% of all operations take 1 s longer: assumed", stalling()},
+        {"leased", "its client opens directories without asking a server, as sshfs does: assumed", leased()},
+        {"serial",
+         "the same, and it looks up one name at a time in a directory, as clients with libfuse before 3.16 "
+         "do",
+         serial()},
     };
     return all;
 }

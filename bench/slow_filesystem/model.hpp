@@ -26,6 +26,9 @@ struct Model {
     double stall_share = 0;       // of all operations, which take stall_time longer
     Nanoseconds stall_time{0};
     std::uint64_t seed = 1;  // decides which operations stall
+    // Of the client:
+    bool opens_directories_itself = false;  // without asking a server
+    bool is_serial = false;                 // looks up one name at a time in a directory
 };
 
 struct Preset {

@@ -131,7 +131,10 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
                                      ReadCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto status = status_at(directory.fd, name, counters);
+        const auto look_up = [&] { return status_at(directory.fd, name, counters); };
+        // Those of a batch wait for each other.
+        const auto status =
+            if_unsettled == IfUnsettled::wait ? counters.paced(Pace::Kind::look_up, look_up) : look_up();
         if (!status) {
             return tl::unexpected(status.error());
         }

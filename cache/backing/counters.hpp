@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "cache/backing/pace.hpp"
+#include "cache/backing/time_waited.hpp"
 #include "cache/backing_store.hpp"
 
 namespace copper {
@@ -25,11 +27,12 @@ inline std::uint64_t operations_of(const BackingCounters& counters) {
            counters.xattrs;
 }
 
-// Counts the calls of one read, and notes when each begins. Its threads share it.
+// Counts the calls of one read, and notes when each begins, and how long those waited that tell the pace of
+// the filesystem. Its threads share it.
 class ReadCounters {
   public:
-    ReadCounters(BackingCounters& counters, ReadProgress& progress)
-        : counters_(counters), progress_(progress) {}
+    ReadCounters(BackingCounters& counters, ReadProgress& progress, Pace& pace)
+        : counters_(counters), progress_(progress), pace_(pace) {}
 
     // A call that begins.
     void count(std::atomic<std::uint64_t> BackingCounters::*kind) {
@@ -38,10 +41,20 @@ class ReadCounters {
     }
     void add_bytes(std::uint64_t bytes) { counters_.bytes += bytes; }
     ReadProgress& progress() const { return progress_; }
+    Pace& pace() const { return pace_; }
+    // Makes a call that tells the pace.
+    template <typename Call>
+    auto paced(Pace::Kind kind, const Call& call) {
+        const TimeWaited time;
+        auto result = call();
+        pace_.note(kind, time.elapsed());
+        return result;
+    }
 
   private:
     BackingCounters& counters_;
     ReadProgress& progress_;
+    Pace& pace_;
 };
 
 }  // namespace copper

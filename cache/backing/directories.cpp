@@ -51,14 +51,18 @@ void apply_obstacles(Names& names, const std::vector<std::pair<std::string, Moun
     }
 }
 
-// All names, sorted, without obstacles.
-SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened, ReadCounters& counters) {
+// All names, sorted, without obstacles. `time_to_open`: what the filesystem let us wait before.
+SystemResult<Names> read_names(DIR* directory, const PathOpener::Opened& opened,
+                               std::chrono::nanoseconds time_to_open, ReadCounters& counters) {
     Names names;
     counters.count(&BackingCounters::listings);
     ::rewinddir(directory);
     errno = 0;
-    while (const dirent* entry =
-               ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe): a stream of our own
+    const TimeWaited time_to_read;
+    const dirent* entry = ::readdir(directory);  // NOLINT(concurrency-mt-unsafe): a stream of our own
+    // Many clients open a directory without asking a server.
+    counters.pace().note(Pace::Kind::list, std::max(time_to_open, time_to_read.elapsed()));
+    for (; entry != nullptr; entry = ::readdir(directory)) {  // NOLINT(concurrency-mt-unsafe)
         if (is_valid_name(entry->d_name)) {
             if (names.size() == directory_entries_max) {
                 return tl::unexpected(E2BIG);
@@ -113,10 +117,10 @@ ListedDirectoryPtr make_listed(const Names& names, Directory directory, std::opt
 }  // namespace
 
 // Of the entries that exist.
-Listing PosixBacking::make_listing(Entries entries, ReadProgress& progress) {
+Listing PosixBacking::make_listing(Entries entries, const ReadCounters& counters) {
     std::vector<Listing::NewEntry> kept;
     kept.reserve(entries.size());
-    ReadCounters outside(outside_trees_, progress);
+    ReadCounters outside(outside_trees_, counters.progress(), counters.pace());
     for (auto& entry : entries) {
         if (entry) {
             entry->leads_into_trees = opener_.leads_into(trees_, entry->target, outside);
@@ -137,7 +141,7 @@ struct PosixBacking::OpenDirectory {
     const PathOpener::Opened& place;
     DIR* stream;
     ReadCounters& counters;
-    std::chrono::nanoseconds operation_time;  // the shortest so far
+    std::chrono::nanoseconds time_to_open;
     std::chrono::milliseconds patience = patience_max;
 };
 
@@ -158,9 +162,7 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
         }
         return ListedDirectories::Found{.object = std::move(object), .names = std::move(current)};
     }
-    const TimeWaited to_read;
-    auto names = read_names(directory.stream, directory.place, directory.counters);
-    directory.operation_time = std::min(directory.operation_time, to_read.elapsed());
+    auto names = read_names(directory.stream, directory.place, directory.time_to_open, directory.counters);
     if (!names) {
         return tl::unexpected(names.error());
     }
@@ -173,7 +175,8 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
         return tl::unexpected(ENOENT);  // the directory was removed: it reads as empty
     }
     Directory content = names->directory();
-    content.operation_time = std::chrono::ceil<std::chrono::microseconds>(directory.operation_time);
+    content.operation_time = directory.counters.pace().operation_time();
+    content.is_serial = directory.counters.pace().lookups() == Pace::Lookups::serial;
     if (content.bytes() > object_bytes_max) {
         return tl::unexpected(E2BIG);
     }
@@ -187,9 +190,9 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
 ListedDirectories::Found PosixBacking::list_directory(const std::string& path, ReadCounters& counters) {
     using Found = ListedDirectories::Found;
     const auto failed = [](int error) { return Found{.object = make_error(error), .names = nullptr}; };
-    const TimeWaited to_open;
+    const TimeWaited time;
     auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
-    const auto open_time = to_open.elapsed();
+    const auto time_to_open = time.elapsed();
     if (!opened) {
         counters.count(&BackingCounters::listings);
         return failed(opened.error());
@@ -202,7 +205,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path, R
                             .place = *opened,
                             .stream = stream->get(),
                             .counters = counters,
-                            .operation_time = open_time};
+                            .time_to_open = time_to_open};
     SystemResult<Found> found;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
         found = list_once(directory);
@@ -280,8 +283,8 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
         return std::any_of(mounts.begin(), mounts.end(),
                            [&](const auto& mount) { return mount.first == name; });
     };
-    Entries entries(names->names.size());
-    calls_->for_each(directory->fd, entries.size(), [&](std::size_t i) {
+    Entries entries(names->names.size(), tl::unexpected(EAGAIN));
+    const auto look_up = [&](std::size_t i) {
         const Listing::Entry& known = names->names[i];
         const std::string name(known.name);
         if (is_mount(name)) {
@@ -294,7 +297,8 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
         } else {
             entries[i] = tl::unexpected(found ? EAGAIN : found.error());
         }
-    });
+    };
+    calls_->look_up_each(directory->fd, entries.size(), look_up, counters.pace());
     const bool is_any_unsettled =
         std::ranges::any_of(entries, [](const auto& entry) { return !entry && entry.error() == EAGAIN; });
     std::size_t bytes = 0;
@@ -304,7 +308,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
             entry = tl::unexpected(ENOENT);
         }
     }
-    Listing listing = make_listing(std::move(entries), counters.progress());
+    Listing listing = make_listing(std::move(entries), counters);
     if (listing.size() == 0 && is_any_unsettled) {
         return make_error(EAGAIN);  // no names at all would look like trouble of this node
     }

@@ -21,8 +21,12 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
     std::size_t done = 0;
     while (done < size) {
         counters.count(&BackingCounters::reads);
-        const auto got = retry_eintr(
-            [&] { return ::pread(file, data.get() + done, size - done, static_cast<off_t>(offset + done)); });
+        const auto read = [&] {
+            return retry_eintr([&] {
+                return ::pread(file, data.get() + done, size - done, static_cast<off_t>(offset + done));
+            });
+        };
+        const auto got = size <= Pace::read_bytes_max ? counters.paced(Pace::Kind::read, read) : read();
         if (got < 0) {
             return tl::unexpected(errno);
         }
@@ -78,10 +82,11 @@ std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attribute
 ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters) {
     const auto open = [&] {
         counters.count(&BackingCounters::file_opens);
-        // O_NONBLOCK: opening a FIFO must not wait for its other end.
-        return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters).map([](PathOpener::Opened opened) {
-            return std::move(opened.fd);
-        });
+        return counters
+            .paced(Pace::Kind::open,
+                   // O_NONBLOCK: opening a FIFO must not wait for its other end.
+                   [&] { return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters); })
+            .map([](PathOpener::Opened opened) { return std::move(opened.fd); });
     };
     const OpenFiles::Wanted wanted{.path = key.path, .version = key.version};
     int error = EAGAIN;

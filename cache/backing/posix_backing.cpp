@@ -30,7 +30,8 @@ std::string PosixBacking::filesystem_of(const std::string& path) {
 }
 
 ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
-    ReadCounters counters(trees_.contains(key.path) ? within_trees_ : outside_trees_, progress);
+    ReadCounters counters(trees_.contains(key.path) ? within_trees_ : outside_trees_, progress,
+                          paces_.of(filesystem_of(key.path)));
     switch (key.kind) {
         case ObjectKind::directory:
             return read_directory(key.path, counters);
@@ -53,11 +54,11 @@ ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
     return make_error(EINVAL);
 }
 
-ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry, ReadProgress& progress,
+ObjectPtr PosixBacking::make_entry(Listing::NewEntry entry, const ReadCounters& counters,
                                    std::optional<std::chrono::milliseconds> lifetime) {
     std::vector<SystemResult<Listing::NewEntry>> entries;
     entries.emplace_back(std::move(entry));
-    return make_object(make_listing(std::move(entries), progress), lifetime);
+    return make_object(make_listing(std::move(entries), counters), lifetime);
 }
 
 // Report "no such name" only if the directory exists. A missing directory may be this node's trouble.
@@ -70,7 +71,7 @@ ObjectPtr PosixBacking::read_entry(const std::string& path, ReadCounters& counte
     if (const auto obstacle = parent->mounts->obstacle(join_path(parent->path, name));
         obstacle && !name.empty()) {
         return obstacle->kind == MountMap::Walk::copper_mount
-                   ? make_entry(copper_mount_entry(name, 1), counters.progress())
+                   ? make_entry(copper_mount_entry(name, 1), counters)
                    : make_absent();
     }
     const auto directory = parent_directory(parent->fd.get());
@@ -81,7 +82,7 @@ ObjectPtr PosixBacking::read_entry(const std::string& path, ReadCounters& counte
     }
     const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
     const auto lifetime = entry->is_settled ? std::nullopt : std::optional(doubtful_lifetime);
-    return is_lost ? make_error(ESTALE) : make_entry(std::move(entry->entry), counters.progress(), lifetime);
+    return is_lost ? make_error(ESTALE) : make_entry(std::move(entry->entry), counters, lifetime);
 }
 
 }  // namespace copper

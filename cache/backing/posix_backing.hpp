@@ -14,6 +14,7 @@
 #include "cache/backing/counters.hpp"
 #include "cache/backing/filesystem_clock.hpp"
 #include "cache/backing/listed_directories.hpp"
+#include "cache/backing/pace.hpp"
 #include "cache/backing/path_opener.hpp"
 #include "cache/backing_store.hpp"
 #include "cache/extent_memory.hpp"
@@ -42,11 +43,12 @@ class PosixBacking final : public BackingStore {
 
     const BackingCounters& within_trees() const { return within_trees_; }
     const BackingCounters& outside_trees() const { return outside_trees_; }
+    const Paces& paces() const { return paces_; }
 
   private:
-    ObjectPtr make_entry(Listing::NewEntry entry, ReadProgress& progress,
+    ObjectPtr make_entry(Listing::NewEntry entry, const ReadCounters& counters,
                          std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
-    Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries, ReadProgress& progress);
+    Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries, const ReadCounters& counters);
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
     struct OpenDirectory;
     SystemResult<ListedDirectories::Found> list_once(OpenDirectory& directory);
@@ -71,6 +73,7 @@ class PosixBacking final : public BackingStore {
     PathOpener opener_;
     BackingCounters within_trees_;
     BackingCounters outside_trees_;
+    Paces paces_;
     FilesystemClocks clocks_;
     std::unique_ptr<OpenFiles> open_files_;
     ListedDirectories listed_;

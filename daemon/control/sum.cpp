@@ -141,13 +141,28 @@ json departed_of(const std::vector<json>& answers) {
 json silent_of(const std::vector<json>& answers) {
     json silent = json::object();
     for_each_told(answers, "silent", [&](const std::string& filesystem, const json& found) {
-        if (found.is_object() && (silent.size() < silent_told_max || silent.contains(filesystem))) {
+        if (found.is_object() && (silent.size() < filesystems_told_max || silent.contains(filesystem))) {
             json& sum = silent[filesystem];
             sum = {{"seconds", std::max(count_of(sum, "seconds"), count_of(found, "seconds"))},
                    {"nodes", count_of(sum, "nodes") + count_of(found, "nodes")}};
         }
     });
     return silent;
+}
+
+json paces_of(const std::vector<json>& answers) {
+    json paces = json::object();
+    for_each_told(answers, "paces", [&](const std::string& filesystem, const json& found) {
+        if (found.is_object() && (paces.size() < filesystems_told_max || paces.contains(filesystem))) {
+            json& sum = paces[filesystem];
+            const auto is_serial = [](const json& one) {
+                return one.is_object() && one.value("is_serial", json()) == true;
+            };
+            sum = {{"operation_us", std::max(count_of(sum, "operation_us"), count_of(found, "operation_us"))},
+                   {"is_serial", is_serial(sum) || is_serial(found)}};
+        }
+    });
+    return paces;
 }
 
 Timeline timeline_of(const std::vector<json>& answers) {
@@ -205,6 +220,7 @@ json sum_of(const std::vector<json>& answers, std::size_t paths_max) {
     sum["uptime_seconds"] = uptime;
     sum["waiting"] = waiting;
     sum["silent"] = silent_of(answers);
+    sum["paces"] = paces_of(answers);
     sum["departed"] = departed_of(answers);
     sum["timeline"] = to_json(timeline_of(answers));
     sum["conspicuous"] = conspicuous(answers);

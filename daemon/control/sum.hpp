@@ -13,7 +13,7 @@ namespace copper {
 
 inline constexpr std::size_t conspicuous_nodes_max = 24;
 inline constexpr std::size_t departed_told_max = 64;  // nodes for which `copper status` shows the reason
-inline constexpr std::size_t silent_told_max = 16;    // filesystems that do not answer
+inline constexpr std::size_t filesystems_told_max = 16;
 inline constexpr std::size_t summed_paths_bytes_max = 256U << 10;
 
 // `answers`: of nodes to verb::sum (or, with fewer keys, to verb::stats), and sums of them. The result has
@@ -22,6 +22,8 @@ inline constexpr std::size_t summed_paths_bytes_max = 256U << 10;
 //   "uptime_seconds": the longest, "mount" and "trees": of any node,
 //   "waiting": how many requests of programs wait for an object,
 //   "silent": {FILESYSTEM: {seconds, nodes}, ...} that does not answer: the longest time, on how many nodes,
+//   "paces": {FILESYSTEM: {operation_us, is_serial}, ...} that does not answer at once
+//   (cache/backing/pace.hpp): on the node for which it is slowest, and whether any found it serial,
 //   "departed": {RANK: why, ...} of nodes that have left, as the others know it,
 //   "timeline": Timeline,
 //   "conspicuous": [{rank, host, state, why, ready_ms, requests, wait_p99_us, wait_max_us, direct_reads,

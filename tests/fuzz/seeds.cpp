@@ -115,6 +115,7 @@ std::vector<Message> messages() {
     directory.entries = directory.names.size();
     directory.first_names.emplace_back(directory.names.at(0).name);
     directory.operation_time = 1500us;
+    directory.is_serial = true;
     Directory huge;
     huge.version = 7;
     huge.entries = 3000;

@@ -119,7 +119,7 @@ bool equal(const Xattrs& a, const Xattrs& b) {
 
 bool equal(const Directory& a, const Directory& b) {
     return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names &&
-           a.operation_time == b.operation_time && equal(a.names, b.names);
+           a.operation_time == b.operation_time && a.is_serial == b.is_serial && equal(a.names, b.names);
 }
 
 bool equal(const XattrBatch& a, const XattrBatch& b) {

@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -205,6 +206,57 @@ class Mirrored(SlowTestCase):
         totals = self.job.totals()["fuse"]
         self.assertLess(self.FILES / 2, totals["siblings_used"])
         self.assertLessEqual(totals["siblings_used"], totals["siblings_fetched"])
+
+
+class ClientsOfOtherMake(SlowTestCase):
+    """They open directories without asking a server, and some look up one name at a time in a directory."""
+
+    FILES = 1900
+    LATENCY_MS = 2
+    SERIAL = "is_serial = 1\n"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.source = cls.make_directory()
+        os.mkdir(f"{cls.source}/large")
+        for number in range(cls.FILES):
+            pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
+
+    def mirror(self, client):
+        slow = self.serve(f"metadata_latency_ms = {self.LATENCY_MS}\nopens_directories_itself = 1\n" + client)
+        original = slow.mount()
+        return slow, original, self.launch(nodes=2, trees=[original])
+
+    def test_one_stat_asks_for_one_name(self):
+        for client in ("", self.SERIAL):
+            with self.subTest(client):
+                slow, original, job = self.mirror(client)
+                os.stat(job.mirrored(1, f"{original}/large/file.1234"))
+                self.assertEqual(2, slow.counters()["lookup"])
+
+    def test_status_tells_the_pace(self):
+        for client in ("", self.SERIAL):
+            with self.subTest(client):
+                _, original, job = self.mirror(client)
+                directory = job.mirrored(1, f"{original}/large")
+                for number in range(0, self.FILES, 10):
+                    os.stat(f"{directory}/file.{number:04}")
+                for name in sorted(os.listdir(directory)):
+                    os.stat(f"{directory}/{name}")
+                told = re.search(rf"  {original} takes ([\d.]+) ms for an operation(.*)\n", job.status())
+                self.assertLessEqual(self.LATENCY_MS, float(told[1]))
+                self.assertEqual(", and looks up one name at a time in a directory" if client else "", told[2])
+
+    def test_a_list_with_attributes_asks_for_each_name_once(self):
+        for client in ("", self.SERIAL):
+            with self.subTest(client):
+                slow, original, job = self.mirror(client)
+                for node in range(2):
+                    directory = job.mirrored(node, f"{original}/large")
+                    for name in sorted(os.listdir(directory)):
+                        os.stat(f"{directory}/{name}")
+                self.assertEqual(self.FILES + 1, slow.counters()["lookup"])
 
 
 class Crowd(SlowTestCase):

@@ -68,6 +68,19 @@ TEST(Sum, TellsWhichFilesystemsDoNotAnswer) {
     EXPECT_EQ(sum["waiting"], 200U);
 }
 
+TEST(Sum, TellsTheSlowestPaceOfEachFilesystem) {
+    const auto knows = [](const char* filesystem, std::uint64_t time, bool is_serial) {
+        return json{{"state", "serving"},
+                    {"paces", {{filesystem, {{"operation_us", time}, {"is_serial", is_serial}}}}}};
+    };
+    const auto below = sum_of({knows("/a", 700, false), knows("/a", 300, true)}, 0);
+    EXPECT_EQ(sum_of({knows("/a", 600, false), knows("/b", 5, false), below}, 0)["paces"],
+              (json{{"/a", {{"operation_us", 700U}, {"is_serial", true}}},
+                    {"/b", {{"operation_us", 5U}, {"is_serial", false}}}}));
+    EXPECT_EQ(sum_of({json{{"paces", {{"/a", 7}, {"/b", {{"is_serial", "x"}}}}}}}, 0)["paces"],
+              (json{{"/b", {{"operation_us", 0U}, {"is_serial", false}}}}));
+}
+
 TEST(Sum, OfNothingAndOfNonsense) {
     EXPECT_EQ(sum_of({}, 10)["nodes"], 0U);
     const json nonsense = {

@@ -363,6 +363,7 @@ void expect_equal(const Directory& a, const Directory& b) {
     EXPECT_EQ(a.entries, b.entries);
     EXPECT_EQ(a.first_names, b.first_names);
     EXPECT_EQ(a.operation_time, b.operation_time);
+    EXPECT_EQ(a.is_serial, b.is_serial);
     expect_equal(a.names, b.names);
 }
 

@@ -192,6 +192,9 @@ std::string statistics_text(const JobStatistics& job) {
             rows.push_back({"latency." + name + "." + part, text_of(latency, part), "microseconds"});
         }
     }
+    for (const auto& [filesystem, pace] : job.sum["paces"].items()) {
+        rows.push_back({"pace." + filesystem, text_of(pace, "operation_us"), "microseconds"});
+    }
     for (const auto& [name, value] : job.sum["memory"].items()) {
         rows.push_back({"memory." + name, value.dump(), "bytes"});
     }

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <sstream>
 
 #include "daemon/control/sum.hpp"
 #include "tools/copper/ask_job.hpp"
@@ -61,6 +62,20 @@ std::string silence(const json& sum) {
     return text.empty() ? text : text + "  " + counted(waiting, "request") + " of programs wait\n";
 }
 
+// Of the filesystems that do not answer at once.
+std::string paces(const json& sum) {
+    std::ostringstream text;
+    text.precision(3);
+    const json told = sum.value("paces", json::object());
+    for (const auto& [filesystem, pace] : told.items()) {
+        text << "  " << filesystem << " takes " << pace.value("operation_us", 0.0) / 1e3
+             << " ms for an operation"
+             << (pace.value("is_serial", false) ? ", and looks up one name at a time in a directory" : "")
+             << "\n";
+    }
+    return text.str();
+}
+
 std::string trees_of(const std::vector<json>& nodes) {
     for (const auto& node : nodes) {
         const auto trees = node.value("trees", std::vector<std::string>());
@@ -110,7 +125,7 @@ Result<void> print_summary(const std::string& mount) {
               [](const json& a, const json& b) { return a.value("rank", 0U) < b.value("rank", 0U); });
     std::cout << summary(serving, job->nodes) << "; mirror of " << trees_of({job->sum}) << " at " << mount
               << "\n"
-              << problems(troubled, job->nodes - serving) << silence(job->sum);
+              << problems(troubled, job->nodes - serving) << paces(job->sum) << silence(job->sum);
     return verdict(serving, job->nodes);
 }
 
@@ -127,9 +142,10 @@ Result<void> print_nodes(const std::string& mount, bool as_json) {
                           {"nodes", nodes.size()}, {"serving", serving}, {"per_node", nodes}};
         std::cout << report.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
     } else {
+        const json sum = sum_of(nodes, 0);
         std::cout << summary(serving, nodes.size()) << "; mirror of " << trees_of(nodes) << " at " << mount
                   << "\n"
-                  << node_table(nodes) << silence(sum_of(nodes, 0));
+                  << node_table(nodes) << paces(sum) << silence(sum);
     }
     return verdict(serving, nodes.size());
 }
