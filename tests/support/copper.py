@@ -48,6 +48,11 @@ def is_built_with_mpich():
     return "MPICH" in subprocess.run([daemon_program(), "--version"], capture_output=True, text=True, check=True).stdout
 
 
+def is_built_with_thread_sanitizer():
+    cache = build_directory() / "CMakeCache.txt"
+    return "COPPER_SANITIZE:STRING=thread\n" in cache.read_text(encoding="utf-8")
+
+
 def why_no_mount():
     """The reason why this user cannot mount a FUSE filesystem here, or None."""
     if not os.path.exists("/dev/fuse"):

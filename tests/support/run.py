@@ -2,13 +2,14 @@
 """Runs the test classes named on the command line (module.Class) for CTest: exit code 77 if all were skipped.
 
 Tests that lack a right or a device are skipped, with the reason. With CI=true, a skipped test is a failure, unless its reason
-begins with "optional". Classes with `alone = True` end everything that a user runs on the machine, so they get their own
-processes, mounts and /tmp.
+begins with "optional". A report of the thread sanitizer is a failure. Classes with `alone = True` end everything that a user
+runs on the machine, so they get their own processes, mounts and /tmp.
 """
 
 import os
 import pathlib
 import sys
+import tempfile
 import time
 import unittest
 
@@ -16,7 +17,7 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "mount"), str(HERE.parent / "cluster"), str(HERE.parents[1] / "bench")]
 
-from copper import REPOSITORY, build_directory, handle_termination
+from copper import REPOSITORY, build_directory, handle_termination, is_built_with_thread_sanitizer
 from hosts import FORGET_MIRRORS
 
 SKIPPED = 77
@@ -57,13 +58,33 @@ def wants_to_be_alone(suite):
     return getattr(suite, "alone", False)
 
 
+def run(suite):
+    return unittest.TextTestRunner(verbosity=2, resultclass=TimedResult).run(suite)
+
+
+def run_with_thread_sanitizer(suite):
+    """Returns the result, and the reports of all processes. A daemon with a report goes on."""
+    # In no directory of /tmp: some processes have a /tmp of their own.
+    with tempfile.TemporaryDirectory(prefix="reports-", dir=build_directory()) as directory:
+        options = (os.environ.get("TSAN_OPTIONS"), f"log_path={directory}/report", f"suppressions={HERE}/thread_sanitizer.supp",
+                   # Otherwise, writing an answer to /dev/fuse counts as synchronization with whoever reads the next request
+                   # from there, and hides races between the threads that serve requests.
+                   "io_sync=0", "second_deadlock_stack=1")
+        os.environ["TSAN_OPTIONS"] = ":".join(filter(None, options))
+        result = run(suite)
+        return result, [path.read_text(errors="replace") for path in sorted(pathlib.Path(directory).iterdir())]
+
+
 def main():
     handle_termination()
     suite = unittest.defaultTestLoader.loadTestsFromNames(sys.argv[1:])
     if os.geteuid() == 0 and "COPPER_TEST_ALONE" not in os.environ and wants_to_be_alone(suite):
         os.execvp("unshare", ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c",
                               HIDE_OTHERS, "sh", str(REPOSITORY), str(build_directory()), sys.executable, *sys.argv])
-    result = unittest.TextTestRunner(verbosity=2, resultclass=TimedResult).run(suite)
+    result, reports = run_with_thread_sanitizer(suite) if is_built_with_thread_sanitizer() else (run(suite), [])
+    if reports:
+        print(*reports, f"The thread sanitizer has reports of {len(reports)} processes.", sep="\n")
+        return 1
     # A class that is skipped as a whole counts no test as run.
     if not result.wasSuccessful() or (result.testsRun == 0 and not result.skipped):
         return 1

@@ -61,8 +61,10 @@ class SlowFilesystem:
 
     def start_client(self, point, *options):
         # A session of its own, as a daemon has: the scheduler may treat each session as one (sched_autogroup).
+        # The thread sanitizer's options are for daemons. Here, it needs to know that the kernel hands descriptors on.
         client = subprocess.Popen([program(), self.source, point, "--shared", self.shared, "--model", self.model, *self.options, *options],
-                                  start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                                  start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  env=os.environ | {"TSAN_OPTIONS": ""})
         self.clients[int(os.path.basename(point))] = client
         # Asks the mount table, not the mount: a question to the mount would count.
         wait_until(lambda: mounts_below(point) or client.poll() is not None, MOUNT_SECONDS_MAX, f"the mount at {point}")
