@@ -39,6 +39,9 @@ class BackingStore {
 
     // Names the filesystem that `path` is on: by the directory where it begins. Never blocks.
     virtual std::string filesystem_of(const std::string& path) = 0;
+
+    // Whether that filesystem looks up one name at a time in a directory, as far as is known. Never blocks.
+    virtual bool is_serial(const std::string& /*filesystem*/) { return false; }
 };
 
 }  // namespace copper

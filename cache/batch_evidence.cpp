@@ -6,11 +6,11 @@ namespace copper {
 
 bool BatchEvidence::is_worth_batch(const std::string& path, const Directory& directory,
                                    std::uint64_t position) {
-    if (is_long_wait(directory)) {
-        return false;
-    }
     if (answers_at_once(directory)) {
         return true;
+    }
+    if (directory.is_serial) {
+        return false;
     }
     auto runs = runs_.lock();
     if (runs->size() >= directories_max && !runs->contains(path)) {

@@ -1,7 +1,6 @@
 // Whether a name's attributes are worth a batch of its neighbours.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace copper {
 // others. But `ls -l` asks for all of them, one after the other. So names are asked for alone until several
 // in a row were close to each other; while that goes on, the batch they lie in is asked for. Where the
 // filesystem answers at once, a batch costs less than the messages for a few names, and no evidence is
-// needed. Where it looks up one name at a time, a batch is one long wait, whatever the evidence.
+// needed. Where it looks up one name at a time, a batch is one long wait, and never worth it.
 //
 // Thread-safe. What is forgotten (the table is bounded) costs a few messages.
 class BatchEvidence {
@@ -26,7 +25,6 @@ class BatchEvidence {
     static constexpr std::uint64_t near = 8;
     static constexpr std::uint32_t in_a_row = 8;
     static constexpr std::chrono::microseconds fast_operation{200};
-    static constexpr std::chrono::milliseconds short_wait{3};  // for a whole batch
     static constexpr std::size_t directories_max = 1024;
 
     // A program asks for the name at this position. True: ask for the batch it lies in.
@@ -35,17 +33,8 @@ class BatchEvidence {
     static bool answers_at_once(const Directory& directory) {
         return directory.operation_time < fast_operation;
     }
-    // Whether a batch is worth it for any of its names.
-    static bool needs_none(const Directory& directory) {
-        return answers_at_once(directory) && !is_long_wait(directory);
-    }
 
   private:
-    static bool is_long_wait(const Directory& directory) {
-        const auto names = std::min<std::uint64_t>(directory.entries, batch_entries);
-        return directory.is_serial && directory.operation_time * names > short_wait;
-    }
-
     struct Run {
         std::uint64_t last = 0;
         std::uint32_t length = 0;

@@ -80,8 +80,10 @@ Mover::Mover(Options options, const Trees& trees, Membership& membership, Effect
       membership_(membership),
       effects_(effects),
       waiting_(with_deadline(options.waiting, options.deadline)),
-      reading_(with_deadline(options.reading, options.deadline),
-               [this](const ObjectKey& key) { return effects_.latest_call(key); }),
+      reading_(
+          with_deadline(options.reading, options.deadline),
+          [this](const ObjectKey& key) { return effects_.latest_call(key); },
+          [this](const std::string& filesystem) { return effects_.is_serial(filesystem); }),
       spreading_(options.spreading, membership, effects) {}
 
 MoverCounters Mover::counters() const {

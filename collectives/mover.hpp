@@ -68,6 +68,8 @@ class Mover {
         virtual TimePoint latest_call(const ObjectKey& key) = 0;
         // The directory where the filesystem of this path begins.
         virtual std::string filesystem_of(const std::string& path) = 0;
+        // As BackingStore::is_serial.
+        virtual bool is_serial(const std::string& /*filesystem*/) { return false; }
     };
 
     struct Options {

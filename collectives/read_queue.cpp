@@ -64,11 +64,13 @@ bool ReadQueue::may_begin(Next read, std::uint64_t backlog_bytes) const {
     const auto for_others = [this](Line line) {
         return of(ReadFor::the_job, line).in_flight + of(ReadFor::the_job_ahead, line).in_flight;
     };
-    const std::uint64_t ahead = of(ReadFor::the_job_ahead, Line::metadata).in_flight +
-                                of(ReadFor::the_job_ahead, Line::data).in_flight;
+    const std::uint64_t metadata_ahead = of(ReadFor::the_job_ahead, Line::metadata).in_flight;
+    const std::uint64_t ahead = metadata_ahead + of(ReadFor::the_job_ahead, Line::data).in_flight;
+    const bool has_room_ahead = ahead < options_.ahead_max && (!is_serial_ || read.line == Line::data ||
+                                                               metadata_ahead < options_.serial_ahead_max);
     const std::uint64_t bytes =
         for_others(Line::data) * extent_bytes + for_others(Line::metadata) * metadata_bytes + backlog_bytes;
-    return (read.whom == ReadFor::the_job || ahead < options_.ahead_max) &&
+    return (read.whom == ReadFor::the_job || has_room_ahead) &&
            bytes < options_.bytes_for_others_max * (read.line == Line::metadata ? 4 : 1);
 }
 

@@ -26,6 +26,9 @@ class ReadQueue {
         // one of those that the job waits for finds out.
         std::uint64_t this_node_max = 24;
         std::uint64_t ahead_max = 24;
+        // Of metadata ahead, where the filesystem looks up one name at a time in a directory: what a program
+        // waits for comes after what is under way there.
+        std::uint64_t serial_ahead_max = 4;
         // A read of data for others waits while this many bytes are being read for them or are on the way to
         // them. Metadata, which takes few, waits only behind four times as many.
         std::uint64_t bytes_for_others_max = 32U << 20;
@@ -42,6 +45,8 @@ class ReadQueue {
     // So many reads, at most, begin before it. REQUIRES: has(key)
     std::uint64_t before(const ObjectKey& key) const;
     std::uint64_t size() const { return places_.size(); }
+    // The filesystem looks up one name at a time in a directory, or does not.
+    void set_serial(bool is_serial) { is_serial_ = is_serial; }
 
     // Begins all reads that may begin. The others wait until a read has ended, or until the backlog is
     // smaller: call it again then. `backlog_bytes`: on their way to other nodes. At most `reads_max` begin.
@@ -84,6 +89,7 @@ class ReadQueue {
     std::map<ObjectKey, Place> places_;                                  // of those that wait
     std::uint64_t next_number_ = 0;
     ReadFor last_begun_ = ReadFor::the_job;
+    bool is_serial_ = false;
 };
 
 }  // namespace copper

@@ -25,6 +25,7 @@ void Reading::add(const ObjectKey& key, const std::string& filesystem, Purpose p
                     .next_word = now + options_.deadline / words_per_deadline};
     reads_.emplace(key, read);
     place->second.direct_reads += purpose == Purpose::direct ? 1 : 0;
+    place->second.queue.set_serial(is_serial_(filesystem));
     place->second.queue.add(key, read.whom);
     set_timer(key, read);
 }

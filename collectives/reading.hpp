@@ -41,8 +41,12 @@ class Reading {
     };
     // When the latest call of a read began.
     using LatestCall = std::function<TimePoint(const ObjectKey&)>;
-    Reading(Options options, LatestCall latest_call)
-        : options_(options), latest_call_(std::move(latest_call)) {}
+    // Whether a filesystem looks up one name at a time in a directory.
+    using IsSerial = std::function<bool(const std::string& filesystem)>;
+    Reading(
+        Options options, LatestCall latest_call,
+        IsSerial is_serial = [](const std::string&) { return false; })
+        : options_(options), latest_call_(std::move(latest_call)), is_serial_(std::move(is_serial)) {}
 
     // Queues the read. `spent`: how long others have tried before. REQUIRES: !has(key)
     void add(const ObjectKey& key, const std::string& filesystem, Purpose purpose, FetchFor why,
@@ -122,6 +126,7 @@ class Reading {
 
     const Options options_;
     const LatestCall latest_call_;
+    const IsSerial is_serial_;
     Filesystems filesystems_;
     std::map<ObjectKey, Read> reads_;
     Timers timers_;

@@ -629,7 +629,7 @@ json Node::paces() const {
     backing_.paces().for_each([&found](const std::string& filesystem, const Pace& pace) {
         if (const auto time = pace.operation_time(); time.count() > 0) {
             found[filesystem] = {{"operation_us", static_cast<std::uint64_t>(time.count())},
-                                 {"is_serial", pace.lookups() == Pace::Lookups::serial}};
+                                 {"is_serial", pace.is_serial()}};
         }
     });
     return found;

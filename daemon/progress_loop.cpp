@@ -305,6 +305,10 @@ std::string ProgressLoop::filesystem_of(const std::string& path) {
     return around_.backing.filesystem_of(path);
 }
 
+bool ProgressLoop::is_serial(const std::string& filesystem) {
+    return around_.backing.is_serial(filesystem);
+}
+
 // Runs in a thread of the pool. Objects that are never sent stay plain.
 ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link, ReadProgress& progress) {
     ObjectPtr object = around_.backing.read(key, progress);

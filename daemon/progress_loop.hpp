@@ -120,6 +120,7 @@ class ProgressLoop final : private Protocol::Effects {
     void read(const ObjectKey& key) override;
     TimePoint latest_call(const ObjectKey& key) override;
     std::string filesystem_of(const std::string& path) override;
+    bool is_serial(const std::string& filesystem) override;
     void send(std::span<const Rank> to, const Message& message) override;
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;

@@ -123,7 +123,9 @@ SystemResult<ParentDirectory> parent_directory(int fd) {
     if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) != 0) {
         return tl::unexpected(errno);
     }
-    return ParentDirectory{.fd = fd, .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor)};
+    return ParentDirectory{.fd = fd,
+                           .filesystem = ::makedev(status.stx_dev_major, status.stx_dev_minor),
+                           .inode = status.stx_ino};
 }
 
 SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::string name,
@@ -131,10 +133,8 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
                                      ReadCounters& counters) {
     int error = ENOENT;
     for (int attempt = 0; attempt < read_attempts_max; ++attempt) {
-        const auto look_up = [&] { return status_at(directory.fd, name, counters); };
-        // Those of a batch wait for each other.
         const auto status =
-            if_unsettled == IfUnsettled::wait ? counters.paced(Pace::Kind::look_up, look_up) : look_up();
+            counters.pace().look_up(directory.inode, [&] { return status_at(directory.fd, name, counters); });
         if (!status) {
             return tl::unexpected(status.error());
         }

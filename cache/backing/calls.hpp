@@ -38,6 +38,7 @@ SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chr
 struct ParentDirectory {
     int fd = -1;
     std::uint64_t filesystem = 0;  // st_dev
+    std::uint64_t inode = 0;
 };
 // The kernel knows the filesystem: this is no operation.
 SystemResult<ParentDirectory> parent_directory(int fd);

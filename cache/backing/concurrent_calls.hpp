@@ -11,21 +11,16 @@
 
 namespace copper {
 
-class Pace;
-
 // Thread-safe. Its threads mostly wait for the filesystem, so there are more of them than cores. (TBB's
 // scheduler is not made for blocking calls.)
 class ConcurrentCalls {
   public:
-    using Call = std::function<void(std::size_t)>;
-
-    // Calls `f` with each index below `count`, in several threads. Returns when all calls have returned.
-    // `directory`: an open one, of the filesystem that the calls wait for.
-    void for_each(int directory, std::size_t count, const Call& f);
-
-    // The same for calls that look up one name each. Finds out first whether the filesystem makes several at
-    // once; where it does not, only the first of them are made.
-    void look_up_each(int directory, std::size_t count, const Call& f, Pace& pace);
+    // Calls `f` with each index below `count`, in several threads; after the first few, only as long as
+    // `go_on` returns true. Returns when all calls have returned. `directory`: an open one, of the filesystem
+    // that the calls wait for.
+    void for_each(
+        int directory, std::size_t count, const std::function<void(std::size_t)>& f,
+        const std::function<bool()>& go_on = [] { return true; });
 
   private:
     // Of a filesystem: one that hangs does not take the threads of the others.
@@ -35,9 +30,6 @@ class ConcurrentCalls {
     // False if the filesystem has all its threads.
     bool take_thread(std::uint64_t filesystem);
     void give_back_thread(std::uint64_t filesystem);
-    // With each index in [begin, end), in up to `helpers_max` threads besides this one.
-    void call_at_once(int directory, std::size_t begin, std::size_t end, std::size_t helpers_max,
-                      const Call& f);
 
     Guarded<std::map<std::uint64_t, std::size_t>> taken_;  // threads, by filesystem
     ThreadPool pool_{{.threads_max = threads_max}};        // last: its jobs use the other members

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "cache/backing/pace.hpp"
-#include "cache/backing/time_waited.hpp"
 #include "cache/backing_store.hpp"
 
 namespace copper {
@@ -42,14 +41,6 @@ class ReadCounters {
     void add_bytes(std::uint64_t bytes) { counters_.bytes += bytes; }
     ReadProgress& progress() const { return progress_; }
     Pace& pace() const { return pace_; }
-    // Makes a call that tells the pace.
-    template <typename Call>
-    auto paced(Pace::Kind kind, const Call& call) {
-        const TimeWaited time;
-        auto result = call();
-        pace_.note(kind, time.elapsed());
-        return result;
-    }
 
   private:
     BackingCounters& counters_;

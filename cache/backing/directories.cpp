@@ -176,7 +176,7 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     }
     Directory content = names->directory();
     content.operation_time = directory.counters.pace().operation_time();
-    content.is_serial = directory.counters.pace().lookups() == Pace::Lookups::serial;
+    content.is_serial = directory.counters.pace().is_serial();
     if (content.bytes() > object_bytes_max) {
         return tl::unexpected(E2BIG);
     }
@@ -298,7 +298,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
             entries[i] = tl::unexpected(found ? EAGAIN : found.error());
         }
     };
-    calls_->look_up_each(directory->fd, entries.size(), look_up, counters.pace());
+    calls_->for_each(directory->fd, entries.size(), look_up, [&] { return !counters.pace().is_serial(); });
     const bool is_any_unsettled =
         std::ranges::any_of(entries, [](const auto& entry) { return !entry && entry.error() == EAGAIN; });
     std::size_t bytes = 0;

@@ -26,7 +26,8 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
                 return ::pread(file, data.get() + done, size - done, static_cast<off_t>(offset + done));
             });
         };
-        const auto got = size <= Pace::read_bytes_max ? counters.paced(Pace::Kind::read, read) : read();
+        const auto got =
+            size <= Pace::read_bytes_max ? counters.pace().timed(Pace::Kind::read, read) : read();
         if (got < 0) {
             return tl::unexpected(errno);
         }
@@ -82,8 +83,8 @@ std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attribute
 ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters) {
     const auto open = [&] {
         counters.count(&BackingCounters::file_opens);
-        return counters
-            .paced(Pace::Kind::open,
+        return counters.pace()
+            .timed(Pace::Kind::open,
                    // O_NONBLOCK: opening a FIFO must not wait for its other end.
                    [&] { return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters); })
             .map([](PathOpener::Opened opened) { return std::move(opened.fd); });

@@ -9,9 +9,9 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "base/guarded.hpp"
+#include "cache/backing/time_waited.hpp"
 
 namespace copper {
 
@@ -25,33 +25,59 @@ class Pace {
     static constexpr std::size_t latest_max = 16;             // operations of each kind that count
     static constexpr std::size_t read_bytes_max = 64U << 10;  // a read of more takes bandwidth
 
+    // Make an operation and note it.
+    template <typename Call>
+    auto timed(Kind kind, const Call& call) {
+        const TimeWaited time;
+        auto result = call();
+        note(kind, time.elapsed());
+        return result;
+    }
+    // `directory`: any number for the one in which a name is looked up.
+    template <typename Call>
+    auto look_up(std::uint64_t directory, const Call& call) {
+        auto& under_way = under_way_[directory % under_way_.size()];
+        const std::uint32_t others = under_way++;
+        const TimeWaited time;
+        auto result = call();
+        --under_way;
+        note_look_up(others, time.elapsed());
+        return result;
+    }
+
     // `waited`: as TimeWaited has it.
     void note(Kind kind, std::chrono::nanoseconds waited);
+    // `others`: how many lookups in the same directory were under way when this one began.
+    void note_look_up(std::uint32_t others, std::chrono::nanoseconds waited);
+
     // What the next operation will probably wait, if it is of the kind that waits longest.
     std::chrono::microseconds operation_time() const;
-
-    // Lookups in one directory: how long each took that was made alone, and when each of those ended, from
-    // their beginning, that five threads made at once. False: these waited for each other. REQUIRES:
-    // both have some
-    bool note_lookups(std::vector<std::chrono::nanoseconds> alone,
-                      std::vector<std::chrono::nanoseconds> together);
-    enum class Lookups : std::uint8_t { unknown, at_once, serial };
-    // `serial`: those in one directory are made one after the other, however many are asked for. So does the
+    // Names of one directory are looked up one after the other, however many are asked for. So does the
     // kernel for FUSE filesystems without FUSE_PARALLEL_DIROPS, which libfuse before 3.16 does not ask for.
-    Lookups lookups() const;
+    bool is_serial() const { return is_serial_; }
 
   private:
-    static constexpr int told_serial_min = 2;
+    // To tell whether lookups are serial: those with others, and how many others.
+    static constexpr std::size_t shared_min = 8;
+    static constexpr std::uint32_t others_min = 4;
 
-    struct Latest {
-        std::array<std::chrono::nanoseconds, latest_max> waited{};
+    // The latest ones.
+    struct Times {
+        std::array<std::chrono::nanoseconds, latest_max> times{};
         std::size_t noted = 0;  // ever
-    };
-    static std::chrono::nanoseconds expected(const Latest& latest);
 
-    mutable Guarded<std::array<Latest, kinds>> latest_;
-    std::atomic<bool> is_at_once_ = false;
-    std::atomic<int> told_serial_ = 0;
+        void add(std::chrono::nanoseconds time) { times[noted++ % latest_max] = time; }
+        std::chrono::nanoseconds usual() const;
+    };
+    struct Latest {
+        std::array<Times, kinds> waited;
+        Times shared;  // of lookups with others: what they waited, divided by their number
+    };
+
+    mutable Guarded<Latest> latest_;
+    // Lookups, by the directory. Two that share a number seem to be one, where more is under way.
+    std::array<std::atomic<std::uint32_t>, 256> under_way_{};
+    std::atomic<bool> is_serial_ = false;
 };
 
 // Thread-safe. A filesystem is named by the directory where it begins.

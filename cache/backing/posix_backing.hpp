@@ -40,6 +40,7 @@ class PosixBacking final : public BackingStore {
     using BackingStore::read;
     ObjectPtr read(const ObjectKey& key, ReadProgress& progress) override;
     std::string filesystem_of(const std::string& path) override;
+    bool is_serial(const std::string& filesystem) override { return paces_.of(filesystem).is_serial(); }
 
     const BackingCounters& within_trees() const { return within_trees_; }
     const BackingCounters& outside_trees() const { return outside_trees_; }

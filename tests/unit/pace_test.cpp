@@ -18,7 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Kind = Pace::Kind;
-using Lookups = Pace::Lookups;
 
 class PaceOfAFilesystem : public testing::Test {
   protected:
@@ -33,7 +32,7 @@ class PaceOfAFilesystem : public testing::Test {
 
 TEST_F(PaceOfAFilesystem, OfWhichNothingIsKnownAnswersAtOnce) {
     EXPECT_EQ(pace.operation_time(), 0us);
-    EXPECT_EQ(pace.lookups(), Lookups::unknown);
+    EXPECT_FALSE(pace.is_serial());
 }
 
 TEST_F(PaceOfAFilesystem, IsToldByTheFirstOperation) {
@@ -82,37 +81,49 @@ TEST_F(PaceOfAFilesystem, FollowsTheLatestOperations) {
 }
 
 TEST_F(PaceOfAFilesystem, IsSerialIfLookupsWaitForEachOther) {
-    const std::vector<std::chrono::nanoseconds> one_by_one = {1ms, 2ms, 3ms, 4ms, 5ms, 6ms, 7ms, 8ms};
-    EXPECT_FALSE(pace.note_lookups({1ms, 1ms, 1ms}, one_by_one));
-    EXPECT_EQ(pace.lookups(), Lookups::unknown) << "it may have been a moment's load";
-    EXPECT_FALSE(pace.note_lookups({1ms, 1ms, 1ms}, one_by_one));
-    EXPECT_EQ(pace.lookups(), Lookups::serial);
-    EXPECT_TRUE(pace.note_lookups({1ms, 1ms, 1ms}, {1ms, 1ms, 1ms, 1ms, 2ms, 2ms, 2ms, 2ms}));
-    EXPECT_EQ(pace.lookups(), Lookups::at_once);
-    EXPECT_FALSE(pace.note_lookups({1ms, 1ms, 1ms}, one_by_one));
-    EXPECT_EQ(pace.lookups(), Lookups::at_once) << "no load makes calls faster";
+    note(Kind::look_up, 1ms, 10);
+    EXPECT_FALSE(pace.is_serial());
+    for (std::uint32_t others = 0; others < 20; ++others) {
+        pace.note_look_up(others, (others + 1) * 1ms);
+    }
+    EXPECT_TRUE(pace.is_serial());
+    EXPECT_EQ(pace.operation_time(), 1ms) << "what others wait for is not the pace";
+    for (std::uint32_t others = 0; others < 20; ++others) {
+        pace.note_look_up(others, 1ms);
+    }
+    EXPECT_FALSE(pace.is_serial());
 }
 
-TEST_F(PaceOfAFilesystem, OneStallTellsNothingOfLookups) {
-    EXPECT_TRUE(pace.note_lookups({1ms, 1s, 1ms}, {1ms, 1ms, 1ms, 1ms, 1s,     2ms, 2ms, 2ms, 2ms, 1001ms,
-                                                   3ms, 3ms, 3ms, 3ms, 1002ms, 4ms, 4ms, 4ms, 4ms, 1003ms}));
+TEST_F(PaceOfAFilesystem, IsNotSerialByStallsOrWhereAllAnswersComeAtOnce) {
+    note(Kind::look_up, 1ms, 10);
+    for (int i = 0; i < 100; ++i) {
+        pace.note_look_up(20, i % 6 == 0 ? 1s : 1ms);
+        EXPECT_FALSE(pace.is_serial());
+    }
+    Pace fast;
+    for (int i = 0; i < 20; ++i) {
+        fast.note_look_up(0, 50us);
+        fast.note_look_up(20, 21 * 50us);
+    }
+    EXPECT_FALSE(fast.is_serial());
 }
 
-// Calls of 2 ms, in a directory whose filesystem makes one at a time, or all at once.
-class LookUpEach : public testing::Test {
+// 512 calls in a directory whose filesystem makes one at a time, or all at once.
+class ABatchOfLookups : public testing::Test {
   protected:
-    std::size_t called(bool is_serial, std::size_t count) {
+    std::size_t made(bool is_serial) {
         std::atomic<std::size_t> calls = 0;
         std::mutex one_at_a_time;
-        const auto call = [&](std::size_t) {
+        const auto call = [&] {
             std::unique_lock lock(one_at_a_time, std::defer_lock);
             if (is_serial) {
                 lock.lock();
             }
-            std::this_thread::sleep_for(2ms);
-            ++calls;
+            std::this_thread::sleep_for(1ms);
+            return ++calls;
         };
-        concurrent.look_up_each(fd.get(), count, call, pace);
+        concurrent.for_each(
+            fd.get(), 512, [&](std::size_t) { pace.look_up(7, call); }, [&] { return !pace.is_serial(); });
         return calls;
     }
 
@@ -122,29 +133,14 @@ class LookUpEach : public testing::Test {
     Pace pace;
 };
 
-TEST_F(LookUpEach, FindsOutThatTheFilesystemMakesSeveralAtOnce) {
-    EXPECT_EQ(called(false, 512), 512U);
-    EXPECT_EQ(pace.lookups(), Lookups::at_once);
+TEST_F(ABatchOfLookups, IsMadeAtOnce) {
+    EXPECT_EQ(made(false), 512U);
 }
 
-TEST_F(LookUpEach, MakesFewWhereTheyAreSerial) {
-    EXPECT_LE(called(true, 512), 24U);
-    EXPECT_LE(called(true, 512), 24U);
-    EXPECT_EQ(pace.lookups(), Lookups::serial);
-    EXPECT_LE(called(true, 512), 24U);
-    EXPECT_EQ(called(true, 3), 3U);
-    EXPECT_EQ(called(false, 512), 512U) << "it was a mistake";
-}
-
-TEST_F(LookUpEach, CallsEachOnce) {
-    for (const std::size_t count : {0U, 1U, 3U, 4U, 5U, 23U, 24U, 25U, 511U, 512U}) {
-        std::vector<std::atomic<int>> calls(count);
-        concurrent.look_up_each(
-            fd.get(), count, [&](std::size_t i) { ++calls[i]; }, pace);
-        for (const auto& one : calls) {
-            EXPECT_EQ(one, 1) << count;
-        }
-    }
+TEST_F(ABatchOfLookups, EndsWhereTheyAreSerial) {
+    EXPECT_LT(made(true), 256U);
+    EXPECT_TRUE(pace.is_serial());
+    EXPECT_EQ(made(true), 4U) << "some, or it would look like a directory in trouble";
 }
 
 }  // namespace

@@ -56,6 +56,23 @@ TEST_F(ReadQueueTest, DemandTakesTurnsAndComesBeforeSpeculation) {
     EXPECT_EQ(queue.in_flight(), 8U);
 }
 
+TEST_F(ReadQueueTest, FewLookupsAheadWhereTheyAreSerial) {
+    ReadQueue serial({.serial_ahead_max = 2});
+    serial.set_serial(true);
+    std::map<ObjectKind, int> begun;
+    for (int i = 0; i < 10; ++i) {
+        serial.add(entry_of(ReadFor::the_job_ahead, i), ReadFor::the_job_ahead);
+        serial.add(key_of(ReadFor::the_job_ahead, i), ReadFor::the_job_ahead);
+    }
+    const auto begin_reads = [&] {
+        serial.begin_reads(0, UINT64_MAX, [&](const ObjectKey& key, ReadFor) { ++begun[key.kind]; });
+        return begun;
+    };
+    EXPECT_EQ(begin_reads(), (std::map<ObjectKind, int>{{ObjectKind::entry, 2}, {ObjectKind::extent, 10}}));
+    serial.set_serial(false);
+    EXPECT_EQ(begin_reads()[ObjectKind::entry], 10);
+}
+
 TEST_F(ReadQueueTest, SpeculationLeavesRoomForDemand) {
     add(ReadFor::the_job_ahead, 10);
     EXPECT_EQ(begin().size(), 3U);
