@@ -82,13 +82,23 @@ void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
 }
 
 ObjectPtr Cache::find(const ObjectKey& key) {
-    auto shard = shard_of(key).lock();
-    const auto slot = shard->find(key);
-    if (slot == shard->end() || !is_current(slot->second)) {
-        return nullptr;
+    KeptPtr kept;
+    ObjectPtr object;
+    {
+        auto shard = shard_of(key).lock();
+        const auto slot = shard->find(key);
+        if (slot == shard->end() || !is_current(slot->second)) {
+            return nullptr;
+        }
+        kept = slot->second.kept;
+        kept->use();
+        object = kept->object;
     }
-    slot->second.kept->use();
-    return slot->second.kept->object;
+    if (!kept->expires) {
+        return object;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kept->expires - options_.clock());
+    return make_object(object->content, std::max(left, std::chrono::milliseconds(1)));
 }
 
 ObjectPtr Cache::use(const ObjectKey& key) {

@@ -59,8 +59,8 @@ class Cache {
     // Calls `waiter` with the object, once.
     void get(const ObjectKey& key, Waiter waiter, FetchFor why = FetchFor::demand);
 
-    // The object if the cache has it, to pass it on. Counts as a use, but as neither a hit nor a miss.
-    // Fetches nothing.
+    // The object if the cache has it, to pass it on: with the life that it has left. Counts as a use, but as
+    // neither a hit nor a miss. Fetches nothing.
     ObjectPtr find(const ObjectKey& key);
 
     // The same for a program that gets it without asking, and whose kernel then keeps it: nothing that has a

@@ -86,6 +86,15 @@ TEST(Cache, FindNeitherFetchesNorCounts) {
     EXPECT_EQ(f.cache.statistics().misses, 0U);
 }
 
+TEST(Cache, WhatIsPassedOnHasTheLifeThatIsLeft) {
+    Fixture f;
+    f.cache.deliver(key_of("/a"), object_of(10, milliseconds(100)));
+    f.now += milliseconds(70);
+    EXPECT_EQ(f.cache.find(key_of("/a"))->lifetime, milliseconds(30));
+    f.cache.deliver(key_of("/a"), object_of(10));
+    EXPECT_FALSE(f.cache.find(key_of("/a"))->lifetime);
+}
+
 TEST(Cache, WhatItHasOrFetchesIsForeseen) {
     Fixture f;
     EXPECT_EQ(f.cache.foresight(key_of("/a")), Foresight::unforeseen);
