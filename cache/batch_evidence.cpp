@@ -6,8 +6,8 @@ namespace copper {
 
 bool BatchEvidence::is_worth_batch(const std::string& path, const Directory& directory,
                                    std::uint64_t position) {
-    if (answers_at_once(directory)) {
-        return true;
+    if (!directory.is_proven || answers_at_once(directory)) {
+        return is_worth_batch_at_once(directory);
     }
     if (directory.is_serial) {
         return false;

@@ -33,6 +33,11 @@ class BatchEvidence {
     static bool answers_at_once(const Directory& directory) {
         return directory.operation_time < fast_operation;
     }
+    // Names that are not proven are read again soon, perhaps as another version: then their batches would be
+    // read again, too, with other attributes than some nodes know. So those names are asked for alone.
+    static bool is_worth_batch_at_once(const Directory& directory) {
+        return directory.is_proven && answers_at_once(directory);
+    }
 
   private:
     struct Run {

@@ -86,7 +86,7 @@ struct Walk::State : std::enable_shared_from_this<State> {
             paths = next(*locked);
         }
         fetch(paths);
-        if (object->directory()->entries > 0 && BatchEvidence::answers_at_once(*object->directory())) {
+        if (object->directory()->entries > 0 && BatchEvidence::is_worth_batch_at_once(*object->directory())) {
             cache.get(
                 batch_key(ObjectKind::batch, path, {.directory = object, .position = 0}),
                 [](const ObjectPtr&) {}, FetchFor::guess);

@@ -234,7 +234,7 @@ void Operations::tell_names(const ReplyPtr& reply, const DirectoryRequest& reque
                             const ObjectPtr& directory, const Piece& piece, std::uint32_t number) {
     const std::uint64_t first = std::uint64_t{number} * piece_entries;
     const bool wants_attributes = request.range.entries == Entries::with_attributes &&
-                                  BatchEvidence::answers_at_once(*directory->directory());
+                                  BatchEvidence::is_worth_batch_at_once(*directory->directory());
     if (!wants_attributes) {
         answer_names(reply, request, directory, *piece.names, first);
         return;

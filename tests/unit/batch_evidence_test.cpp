@@ -104,5 +104,15 @@ TEST_F(Evidence, CountsForNothingWhereNamesAreLookedUpOneAtATime) {
     EXPECT_EQ(alone(100, 100), 100U);
 }
 
+TEST_F(Evidence, NamesThatAreNotProvenAreAskedForAlone) {
+    directory.is_proven = false;
+    EXPECT_EQ(alone(500, 100), 100U);
+    directory.operation_time = 0us;
+    EXPECT_FALSE(ask(5));
+    EXPECT_FALSE(BatchEvidence::is_worth_batch_at_once(directory));
+    directory.is_proven = true;
+    EXPECT_TRUE(BatchEvidence::is_worth_batch_at_once(directory));
+}
+
 }  // namespace
 }  // namespace copper
