@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "collectives/first_version.hpp"
 #include "wire/verify.hpp"
 
 namespace copper {
@@ -418,7 +419,7 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     // Forward before using the object: the nodes below are waiting.
     spreading_.forward(from, publication, askers);
     if (!is_held) {
-        effects_.deliver(key, publication.object);
+        deliver(key, publication.object);
     }
 }
 
@@ -437,7 +438,15 @@ void Mover::judge_own_finding(const ObjectKey& key, const Wait& wait, const Obje
     }
 }
 
-void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now) {
+void Mover::deliver(const ObjectKey& key, const ObjectPtr& object) {
+    effects_.deliver(key, object);
+    for (const auto& [other, proven] :
+         proven_by(key, *object, [this](const ObjectKey& asked) { return effects_.find(asked); })) {
+        effects_.deliver(other, proven);
+    }
+}
+
+void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now) {
     now_ = now;
     moved_ = now;
     const auto purpose = reading_.end(key, now);
@@ -447,6 +456,9 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint n
     if (!purpose || wait == nullptr) {
         return;  // it came another way, and the first version stays
     }
+    const auto find = [this](const ObjectKey& other) { return effects_.find(other); };
+    const ObjectPtr known = find(key);
+    const ObjectPtr object = known != nullptr ? known : with_first_versions(key, read, find);
     if (purpose == Reading::Purpose::in_office) {
         finish_in_office(key, *wait, object);
         return;
@@ -456,7 +468,7 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint n
     if (!is_doubtful) {
         spreading_.answer(key, object, askers);
     }
-    effects_.deliver(key, is_doubtful && purpose == Reading::Purpose::direct ? for_a_while(object) : object);
+    deliver(key, is_doubtful && purpose == Reading::Purpose::direct ? for_a_while(object) : object);
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {
@@ -496,7 +508,7 @@ bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
 void Mover::publish(const ObjectKey& key, const ObjectPtr& object) {
     const std::vector<Rank> askers = settle(key);
     spreading_.publish(key, object, askers);
-    effects_.deliver(key, object);
+    deliver(key, object);
 }
 
 void Mover::receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uint64_t sequence,

@@ -90,7 +90,7 @@ class Mover {
     void receive(Rank from, const Publication& publication, TimePoint now);
     void receive(Rank from, const Decline& decline, TimePoint now);
     void receive(Rank from, const Working& working, TimePoint now);
-    void read_done(const ObjectKey& key, const ObjectPtr& object, TimePoint now);
+    void read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now);
     // Fewer bytes are on their way to other nodes.
     void backlog_shrank(TimePoint now);
     // A Publication arrived that does not match its checksum.
@@ -141,6 +141,7 @@ class Mover {
     bool pass_on(const ObjectKey& key, Wait& wait, int error);
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
     void publish(const ObjectKey& key, const ObjectPtr& object);
+    void deliver(const ObjectKey& key, const ObjectPtr& object);
     void judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object);
     void tell_working(std::span<const Rank> to, const ObjectKey& key);
     void on_due(const Waiting::Due& due);
