@@ -18,6 +18,9 @@ namespace {
 
 constexpr std::size_t wrong_kept_max = 5;
 
+// After it, a file that nobody changes gives no further error.
+constexpr milliseconds at_rest{4000};
+
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t what) {
     return (hash ^ what) * 0x100000001b3U;
 }
@@ -39,7 +42,20 @@ class Simulation::Node final : public Protocol::Effects {
                                     .readers = simulation.scenario_.readers},
                      .mover = {.deadline = simulation.scenario_.deadline,
                                .waiting = {.entries_max = simulation.scenario_.waits_max}}},
-                    simulation.trees_, *this) {}
+                    simulation.trees_, *this) {
+        if (simulation.make_programs_) {
+            programs_ = simulation.make_programs_(
+                {.cache = cache_,
+                 .trees = simulation.trees_,
+                 .oracle = simulation.oracle_,
+                 .report = simulation.report_,
+                 .now = [&simulation] { return simulation.now(); },
+                 .later = [this](microseconds longest,
+                                 std::function<void()> happen) { later(longest, std::move(happen)); },
+                 .random = [&simulation] { return simulation.random_(); },
+                 .wrong = [this](const std::string& what) { wrong(what); }});
+        }
+    }
 
     bool alive() const { return alive_; }
     const Protocol& protocol() const { return protocol_; }
@@ -52,6 +68,18 @@ class Simulation::Node final : public Protocol::Effects {
             simulation_.after(
                 simulation_.random_delay(scenario.message_delay_max),
                 [this, client, left = scenario.operations_per_client] { next_operation(client, left); });
+        }
+    }
+
+    // Nothing changes any more: each file once.
+    void use_all_files(std::uint32_t number) {
+        const StoreShape& shape = simulation_.store_.shape();
+        const std::uint32_t names = simulation_.store_.names_per_directory();
+        if (number < shape.directories * names) {
+            programs_->use(
+                join_path(simulation_.store_.directory(number / names),
+                          SimulatedStore::file_name(number % names)),
+                [this, number] { later(milliseconds(1), [this, number] { use_all_files(number + 1); }); });
         }
     }
 
@@ -161,7 +189,10 @@ class Simulation::Node final : public Protocol::Effects {
         simulation_.report_.roll_calls.push_back(parts.size());
     }
 
-    void state_changed(Rank, NodeState) override { ++simulation_.report_.membership_changes; }
+    void state_changed(Rank, NodeState) override {
+        ++simulation_.report_.membership_changes;
+        simulation_.oracle_.reader_changed();
+    }
 
   private:
     TimePoint now() const { return simulation_.now() + ahead_; }
@@ -203,15 +234,23 @@ class Simulation::Node final : public Protocol::Effects {
     ObjectPtr read_store(const ObjectKey& key) {
         const Scenario& scenario = simulation_.scenario_;
         const bool is_broken = self_.value >= scenario.nodes - scenario.broken_mounts;
-        return coded(simulation_.store_.read(key, is_broken ? scenario.trouble : Trouble::none));
+        return coded(
+            simulation_.store_.read(key, simulation_.now(), is_broken ? scenario.trouble : Trouble::none));
     }
 
     // A cache miss reaches the Mover as an event of its own, as it does in the daemon.
     void want(const ObjectKey& key, FetchFor why) {
-        simulation_.after(simulation_.random_delay(microseconds(20)), [this, key, why] {
+        simulation_.oracle_.wanted(key, simulation_.now());
+        later(microseconds(20), [this, key, why] {
+            protocol_.want(key, why, now());
+            tick_when_due();
+        });
+    }
+
+    void later(microseconds longest, std::function<void()> happen) {
+        simulation_.after(simulation_.random_delay(longest), [this, happen = std::move(happen)] {
             if (alive_) {
-                protocol_.want(key, why, now());
-                tick_when_due();
+                happen();
             }
         });
     }
@@ -248,8 +287,8 @@ class Simulation::Node final : public Protocol::Effects {
         auto& random = simulation_.random_;
         const std::string directory =
             simulation_.store_.directory(static_cast<std::uint32_t>(random() % shape.directories));
-        const std::string file =
-            SimulatedStore::file_name(static_cast<std::uint32_t>(random() % shape.files_per_directory));
+        const std::string file = SimulatedStore::file_name(
+            static_cast<std::uint32_t>(random() % simulation_.store_.names_per_directory()));
         const TimePoint started = simulation_.now();
         const Scenario& scenario = simulation_.scenario_;
         const bool is_guessed = self_.value >= scenario.nodes - scenario.nodes_that_guess;
@@ -262,7 +301,11 @@ class Simulation::Node final : public Protocol::Effects {
             simulation_.after(simulation_.random_delay(simulation_.scenario_.pause_between_operations_max),
                               [this, client, left] { next_operation(client, left - 1); });
         };
-        if (scenario.reads == Scenario::Reads::own_file) {
+        if (programs_ != nullptr && random() % 4 == 0) {
+            list(directory, {}, 0, nullptr, {started, {}}, done);
+        } else if (programs_ != nullptr) {
+            programs_->use(join_path(directory, file), done);
+        } else if (scenario.reads == Scenario::Reads::own_file) {
             read_extent(numbered_file(self_.value), left, done);
         } else if (scenario.reads == Scenario::Reads::own_small_files) {
             read_extent(numbered_file(left * scenario.nodes + self_.value), 0, done);
@@ -296,13 +339,24 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     void look_up(const std::string& directory, const std::string& name, const std::function<void()>& done) {
-        entries_.resolve(directory, name, [this, directory, name, done](const Resolution& result) {
-            const bool exists = simulation_.store_.exists(join_path(directory, name));
-            if (alive_ && !(result.found && result.found->has_value() == exists)) {
-                wrong("lookup of " + join_path(directory, name));
-            }
-            done();
-        });
+        entries_.resolve(directory, name,
+                         [this, path = join_path(directory, name), asked = simulation_.now(),
+                          done](const Resolution& result) {
+                             judge(path, result, {asked, simulation_.now()});
+                             done();
+                         });
+    }
+
+    void judge(const std::string& path, const Resolution& result, Oracle::Times times) {
+        const auto life = result.lasts ? Oracle::Life::lasting : Oracle::Life::doubtful;
+        Oracle& oracle = simulation_.oracle_;
+        if (!result.found) {
+            wrong("lookup of " + path + ": " + result.found.error().message());
+        } else if (const auto& entry = *result.found) {
+            expect(oracle.judge_attributes(path, entry->attributes, life, times));
+        } else {
+            expect(oracle.judge_absent(path, life, times));
+        }
     }
 
     // An object of its own: the names of its directory are known.
@@ -336,79 +390,53 @@ class Simulation::Node final : public Protocol::Effects {
         }
     }
 
-    // Names come and go there: what was there all the time is found, what never was is absent.
     void use_huge_directory(const std::function<void()>& done) {
-        const Scenario& scenario = simulation_.scenario_;
-        const std::uint32_t entries = scenario.store.huge_entries;
         const std::string path = SimulatedStore::huge_directory();
-        const auto number = simulation_.random_() % (2 * entries);
+        const auto number = simulation_.random_() % (2 * simulation_.scenario_.store.huge_entries);
         if (simulation_.random_() % 4 == 0) {
-            list_huge({}, 0, nullptr, done);
-            return;
+            list(path, {}, 0, nullptr, {simulation_.now(), {}}, done);
+        } else {
+            look_up(path, SimulatedStore::huge_name(number), done);
         }
-        entries_.resolve(
-            path, SimulatedStore::huge_name(number), [this, number, entries, done](const Resolution& result) {
-                const std::uint32_t changes = simulation_.scenario_.huge_changes;
-                const bool was_always = number >= changes && number < entries;
-                const bool was_never = number >= std::uint64_t{entries} + changes;
-                const bool is_present = result.found && result.found->has_value();
-                if (alive_ && (!result.found || (was_always && !is_present) || (was_never && is_present))) {
-                    wrong("lookup in the huge directory");
-                }
-                done();
-            });
     }
 
     // Piece after piece, as programs do; from the start if the directory has other names by now.
-    void list_huge(std::vector<std::string> names, std::uint32_t piece, const ObjectPtr& directory,
-                   const std::function<void()>& done) {
-        const std::string path = SimulatedStore::huge_directory();
+    void list(const std::string& path, std::vector<std::string> names, std::uint32_t piece,
+              const ObjectPtr& directory, Oracle::Times times, const std::function<void()>& done) {
         if (directory == nullptr) {
-            cache_.get({.kind = ObjectKind::directory, .path = path}, [this, done](const ObjectPtr& object) {
-                if (object->directory() != nullptr) {
-                    list_huge({}, 0, object, done);
-                } else {
-                    wrong("no names of the huge directory");
-                    done();
-                }
-            });
+            cache_.get({.kind = ObjectKind::directory, .path = path},
+                       [this, path, times, done](const ObjectPtr& object) {
+                           if (object->directory() != nullptr) {
+                               list(path, {}, 0, object, times, done);
+                           } else {
+                               wrong("no names of " + path);
+                               done();
+                           }
+                       });
             return;
         }
         if (piece == directory->directory()->first_names.size()) {
-            check_huge(names);
+            times.answered = simulation_.now();
+            expect(simulation_.oracle_.judge_names(
+                path, names, directory->lifetime ? Oracle::Life::doubtful : Oracle::Life::lasting, times));
             done();
             return;
         }
         get_piece(cache_, path, directory, piece,
-                  [this, names = std::move(names), piece, directory, done](const Piece& found) mutable {
+                  [this, path, names = std::move(names), piece, directory, times,
+                   done](const Piece& found) mutable {
                       if (found.holder->directory() != nullptr && found.names == nullptr) {
-                          list_huge({}, 0, found.holder, done);
+                          list(path, {}, 0, found.holder, times, done);
                       } else if (found.names != nullptr) {
                           for (std::size_t i = 0; i < found.names->size(); ++i) {
                               names.emplace_back(found.names->at(i).name);
                           }
-                          list_huge(std::move(names), piece + 1, directory, done);
+                          list(path, std::move(names), piece + 1, directory, times, done);
                       } else {
-                          wrong("a piece of the huge directory");
+                          wrong("a piece of " + path);
                           done();
                       }
                   });
-    }
-
-    // They are all those of one version.
-    void check_huge(const std::vector<std::string>& names) {
-        const std::uint32_t entries = simulation_.scenario_.store.huge_entries;
-        bool is_one_version = false;
-        for (std::uint64_t version = 0; version <= simulation_.store_.huge_version(); ++version) {
-            bool same = names.size() == entries;
-            for (std::uint64_t i = 0; same && i < entries; ++i) {
-                same = names[i] == SimulatedStore::huge_name(version + i);
-            }
-            is_one_version = is_one_version || same;
-        }
-        if (alive_ && !is_one_version) {
-            wrong("names of the huge directory that are of no version");
-        }
     }
 
     void read_file(const std::string& path, const std::function<void()>& done) {
@@ -417,19 +445,35 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     void read_extent(const std::string& path, std::uint32_t index, const std::function<void()>& done) {
-        cache_.get({.kind = ObjectKind::extent, .path = path, .index = index}, [this, path, index, done](
-                                                                                   const ObjectPtr& object) {
-            const Extent* extent = object->extent();
-            if (alive_ && (extent == nullptr || !SimulatedStore::is_intact(path, index, *extent))) {
-                wrong("bytes of " + path + " extent " + std::to_string(index));
-            }
-            done();
-        });
+        cache_.get({.kind = ObjectKind::extent, .path = path, .index = index},
+                   [this, path, index, asked = simulation_.now(), done](const ObjectPtr& object) {
+                       judge(path, index, *object, {asked, simulation_.now()});
+                       done();
+                   });
+    }
+
+    void judge(const std::string& path, std::uint32_t index, const Object& object, Oracle::Times times) {
+        const Extent* extent = object.extent();
+        if (extent == nullptr) {
+            expect(simulation_.oracle_.judge_error(path, object.error().value(), times));
+            return;
+        }
+        const auto versions = simulation_.oracle_.versions(path, times);
+        if (std::ranges::find(versions, extent->attributes) == versions.end() ||
+            !SimulatedStore::is_intact(path, index, *extent)) {
+            wrong("bytes of " + path + " extent " + std::to_string(index));
+        }
+    }
+
+    void expect(const Oracle::Verdict& verdict) {
+        if (verdict) {
+            wrong(*verdict);
+        }
     }
 
     void wrong(const std::string& what) {
         auto& kept = simulation_.report_.wrong;
-        if (kept.size() < wrong_kept_max) {
+        if (alive_ && kept.size() < wrong_kept_max) {
             kept.push_back("node " + std::to_string(self_.value) + ": " + what);
         }
     }
@@ -445,6 +489,7 @@ class Simulation::Node final : public Protocol::Effects {
                                guesses_.looked_up(path, foresight);
                            }};
     Protocol protocol_;
+    std::unique_ptr<Programs> programs_;
     std::map<ObjectKey, TimePoint> latest_calls_;  // of reads that have begun
     std::optional<TimePoint> next_tick_;
     TimePoint paused_until_{};
@@ -454,11 +499,29 @@ class Simulation::Node final : public Protocol::Effects {
 
 // ---- the world
 
-Simulation::Simulation(const Scenario& scenario)
+namespace {
+
+Oracle::Options promise_of(const Scenario& scenario) {
+    const bool is_sound = scenario.loss == 0 && scenario.corruption == 0 && scenario.partitions == 0 &&
+                          scenario.one_way_cuts == 0 && scenario.clock_jumps == 0 && scenario.crashes == 0 &&
+                          scenario.pauses == 0 && scenario.stragglers == 0 && scenario.readers_lost == 0 &&
+                          scenario.broken_mounts == 0 && scenario.stall.count() == 0 &&
+                          scenario.slow_disks == 0;
+    const bool is_one_version = is_sound && scenario.cache_budget_bytes >= Scenario().cache_budget_bytes &&
+                                scenario.store.file_bytes_max <= extent_bytes;
+    return {.is_one_version = is_one_version,
+            .doubtful_max = is_sound ? std::optional(doubtful_lifetime + milliseconds(500)) : std::nullopt};
+}
+
+}  // namespace
+
+Simulation::Simulation(const Scenario& scenario, MakePrograms make_programs)
     : scenario_(scenario),
       random_(scenario.seed),
       store_(scenario.store),
+      oracle_(promise_of(scenario), store_),
       trees_({SimulatedStore::root()}),
+      make_programs_(std::move(make_programs)),
       membership_this_second_(scenario.nodes) {
     for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
         nodes_.push_back(std::make_unique<Node>(*this, Rank{rank}));
@@ -622,15 +685,40 @@ void Simulation::schedule_faults() {
         });
     }
     for (std::uint32_t i = 0; i < scenario_.huge_changes; ++i) {
-        after(random_delay(busy_time), [this] { store_.change_huge(); });
+        after(random_delay(busy_time), [this] { store_.change_huge(now()); });
     }
+    const microseconds job = scenario_.pause_between_operations_max * scenario_.operations_per_client / 2;
     for (std::uint32_t i = 0; i < scenario_.file_changes; ++i) {
-        after(random_delay(busy_time), [this] {
-            store_.change(join_path(
-                store_.directory(static_cast<std::uint32_t>(random_() % scenario_.store.directories)),
-                SimulatedStore::file_name(
-                    static_cast<std::uint32_t>(random_() % scenario_.store.files_per_directory))));
-        });
+        after(random_delay(std::max(busy_time, job)), [this] { change_a_file(); });
+    }
+}
+
+std::string Simulation::any_file() {
+    const auto directory = static_cast<std::uint32_t>(random_() % scenario_.store.directories);
+    const auto number = static_cast<std::uint32_t>(random_() % store_.names_per_directory());
+    return join_path(store_.directory(directory), SimulatedStore::file_name(number));
+}
+
+void Simulation::change_a_file() {
+    const std::string file = any_file();
+    const std::string other = any_file();
+    const auto state = store_.state(file, now());
+    if (state.is_being_written) {
+        return;
+    }
+    const auto kind = random_() % 6;
+    if (!state.exists || kind == 0) {
+        store_.replace(file, now());
+    } else if (kind == 1) {
+        store_.change_mode(file, now());
+    } else if (kind == 2) {
+        store_.remove(file, now());
+    } else if (kind == 3 && !store_.state(other, now()).is_being_written) {  // a rename
+        store_.remove(file, now());
+        store_.replace(other, now());
+    } else {
+        store_.begin_writing(file, now());
+        after(random_delay(scenario_.writing_max), [this, file] { store_.end_writing(file, now()); });
     }
 }
 
@@ -652,6 +740,12 @@ Report Simulation::run() {
     schedule_faults();
     schedule_roll_calls();
     events_.run();
+    if (make_programs_) {
+        for (auto& node : nodes_) {
+            after(at_rest + random_delay(milliseconds(1)), [&node] { node->use_all_files(0); });
+        }
+        events_.run();
+    }
     for (auto& node : nodes_) {
         const MoverCounters counters = node->protocol().mover().counters();
         report_.direct_reads += counters.direct_reads;
@@ -691,6 +785,7 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
                       .operations_per_client = static_cast<std::uint32_t>(nodes > 40 ? 10 : between(5, 60)),
                       .store = {.directories = static_cast<std::uint32_t>(between(1, 12)),
                                 .files_per_directory = static_cast<std::uint32_t>(between(1, 20)),
+                                .names_to_come = faults == Faults::all ? 2U : 0U,
                                 .file_bytes_max = static_cast<std::uint32_t>(
                                     between(0, 9) == 0 && nodes < 20 ? 3 * extent_bytes : between(0, 5000)),
                                 .huge_entries = 0,

@@ -2,8 +2,9 @@
 // simulated network, backing filesystem and clock. Everything random comes from one seed, so a run is
 // replayed exactly by its seed.
 //
-// Each node runs clients that look names up and read files, one operation after the other, and check every
-// answer against the backing filesystem: that is where the invariants of docs/design.md are watched.
+// Each node runs clients that look names up and read files, one operation after the other. The oracle checks
+// every answer against the history of the backing filesystem: that is where the invariants of docs/design.md
+// are watched.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "cache/entry_resolver.hpp"
 #include "collectives/protocol.hpp"
 #include "tests/sim/events.hpp"
+#include "tests/sim/oracle.hpp"
 #include "tests/sim/simulated_store.hpp"
 
 namespace copper::sim {
@@ -76,7 +78,8 @@ struct Scenario {
     std::uint32_t stragglers =
         0;  // nodes, the last ones, that handle one message after the other in this time
     microseconds straggling_max{20000};
-    std::uint32_t file_changes = 0;
+    std::uint32_t file_changes = 0;      // of any kind: bytes, attributes, names
+    microseconds writing_max{500000};    // of a file in place
     std::uint32_t huge_changes = 0;      // of the names of the huge directory
     microseconds stall_begin{0};         // the backing filesystem answers nobody from then on
     microseconds stall{0};               // for so long
@@ -97,8 +100,9 @@ std::string describe(const Scenario& scenario);
 
 struct Report {
     std::uint64_t operations = 0;
-    std::uint64_t unfinished = 0;    // clients that still waited when nothing more could happen
-    std::vector<std::string> wrong;  // answers that do not agree with the backing filesystem, the first few
+    std::uint64_t unfinished = 0;      // clients that still waited when nothing more could happen
+    std::vector<std::string> wrong;    // answers that the oracle rejects, the first few
+    std::uint64_t later_versions = 0;  // answers of another version than the filesystem had at first
     microseconds slowest{0};
     microseconds slowest_guessed{0};         // of those that were guessed before
     microseconds slowest_elsewhere{0};       // of those that are not on the filesystem that hangs
@@ -126,9 +130,30 @@ struct Report {
     std::uint64_t trace = 0;  // hash of all that happened, in order: equal for equal seeds
 };
 
+// A node, to what uses its cache in place of the simulation's own clients.
+struct Surroundings {
+    Cache& cache;
+    const Trees& trees;
+    Oracle& oracle;
+    Report& report;
+    std::function<TimePoint()> now;
+    // Uniform, from almost nothing to `longest`. Nothing happens on a node that has crashed.
+    std::function<void(microseconds longest, std::function<void()>)> later;
+    std::function<std::uint64_t()> random;
+    std::function<void(const std::string& what)> wrong;
+};
+
+class Programs {
+  public:
+    virtual ~Programs() = default;
+    // Calls `done` once. The file may be absent.
+    virtual void use(const std::string& path, std::function<void()> done) = 0;
+};
+using MakePrograms = std::function<std::unique_ptr<Programs>(const Surroundings&)>;
+
 class Simulation {
   public:
-    explicit Simulation(const Scenario& scenario);
+    explicit Simulation(const Scenario& scenario, MakePrograms make_programs = nullptr);
     ~Simulation();
 
     Report run();
@@ -151,6 +176,8 @@ class Simulation {
     void divide();
     void cut_one_way();
     void schedule_faults();
+    void change_a_file();
+    std::string any_file();
     void schedule_roll_calls();
     void note(std::uint64_t what);
 
@@ -158,7 +185,9 @@ class Simulation {
     std::mt19937_64 random_;
     Events events_;
     SimulatedStore store_;
+    Oracle oracle_;
     Trees trees_;
+    MakePrograms make_programs_;
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<bool> side_;  // of a partition, by node
     TimePoint divided_until_{};

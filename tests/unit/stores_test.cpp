@@ -64,7 +64,7 @@ class Stores : public testing::TestWithParam<Trouble> {
             EXPECT_TRUE(::mkdir(directory.c_str(), 0755) == 0 || errno == EEXIST);
             for (std::uint32_t f = 0; f < shape.files_per_directory && (d != 0 || submount_too); ++f) {
                 const auto name = "/" + SimulatedStore::file_name(f);
-                const auto size = simulated.attributes(simulated.directory(d) + name).size;
+                const auto size = simulated.attributes(simulated.directory(d) + name, {}).size;
                 test::write_file(directory + name, std::string(size, 'x'));
             }
         }
@@ -85,7 +85,7 @@ class Stores : public testing::TestWithParam<Trouble> {
                 if (is_entry_of_root && GetParam() != Trouble::unmounted) {
                     continue;  // its name differs
                 }
-                EXPECT_EQ(told(simulated.read({.kind = kind, .path = path}, GetParam())),
+                EXPECT_EQ(told(simulated.read({.kind = kind, .path = path}, {}, GetParam())),
                           told(backing.read({.kind = kind, .path = real(path)})))
                     << to_string({.kind = kind, .path = path});
             }
@@ -98,7 +98,7 @@ class Stores : public testing::TestWithParam<Trouble> {
         const auto version_of = [](const ObjectPtr& object) {
             return object->directory() != nullptr ? object->directory()->version : 1;
         };
-        const std::uint64_t here = version_of(simulated.read({.path = path}, GetParam()));
+        const std::uint64_t here = version_of(simulated.read({.path = path}, {}, GetParam()));
         const std::uint64_t there = version_of(backing.read({.path = real(path)}));
         const std::uint64_t other = 77;
         for (const auto kind :
@@ -106,7 +106,7 @@ class Stores : public testing::TestWithParam<Trouble> {
             for (const bool is_right : {true, false}) {
                 const ObjectKey simulated_key{kind, path, 0, is_right ? here : other};
                 const ObjectKey real_key{kind, real(path), 0, is_right ? there : other};
-                EXPECT_EQ(told(simulated.read(simulated_key, GetParam())), told(backing.read(real_key)))
+                EXPECT_EQ(told(simulated.read(simulated_key, {}, GetParam())), told(backing.read(real_key)))
                     << to_string(simulated_key);
             }
         }

@@ -1,0 +1,61 @@
+// Which seeds a test runs. A failure prints its seed; COPPER_SIM_SEED=<seed> runs that one alone.
+// COPPER_SIM_FIRST=<seed> begins elsewhere than with seed 1.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/sim/simulation.hpp"
+
+namespace copper::sim {
+
+// Tests with so few seeds take long with each: of 100 seeds that are asked for, they run these few.
+inline constexpr std::uint64_t few_seeds = 10;
+
+inline std::vector<std::uint64_t> seeds(std::uint64_t count) {
+    if (const char* one = std::getenv("COPPER_SIM_SEED")) {
+        return {std::strtoull(one, nullptr, 10)};
+    }
+    if (const char* many = std::getenv("COPPER_SIM_SEEDS")) {
+        const std::uint64_t asked = std::strtoull(many, nullptr, 10);
+        count = count > few_seeds ? asked : std::max<std::uint64_t>(asked * count / 100, 1);
+    }
+    const char* given = std::getenv("COPPER_SIM_FIRST");
+    std::vector<std::uint64_t> result(count);
+    std::iota(result.begin(), result.end(), given != nullptr ? std::strtoull(given, nullptr, 10) : 1);
+    return result;
+}
+
+// Up to the first one that fails.
+inline void for_each_seed(std::uint64_t count, const std::function<void(std::uint64_t)>& check) {
+    for (const std::uint64_t seed : seeds(count)) {
+        check(seed);
+        if (::testing::Test::HasFailure()) {
+            return;
+        }
+    }
+}
+
+inline std::string replay(const Scenario& scenario) {
+    return describe(scenario) + "\nreplay: COPPER_SIM_SEED=" + std::to_string(scenario.seed) +
+           " build/tests/sim/sim_tests --gtest_filter=" +
+           ::testing::UnitTest::GetInstance()->current_test_info()->test_suite_name() + "." +
+           ::testing::UnitTest::GetInstance()->current_test_info()->name();
+}
+
+inline void expect_right(const Report& report) {
+    EXPECT_EQ(report.unfinished, 0U);
+    EXPECT_EQ(report.pending_left, 0U);
+    for (const std::string& what : report.wrong) {
+        ADD_FAILURE() << "wrong: " << what;
+    }
+}
+
+}  // namespace copper::sim
