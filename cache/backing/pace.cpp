@@ -24,27 +24,35 @@ nanoseconds Pace::Times::usual() const {
 }
 
 void Pace::note(Kind kind, nanoseconds waited) {
-    latest_.lock()->waited[static_cast<std::size_t>(kind)].add(waited);
+    state_.lock()->waited[static_cast<std::size_t>(kind)].add(waited);
 }
 
-// Where lookups are serial, n at once take n times as long as one. (So they seem to where all answers come at
-// once, and the processor is busy.)
-void Pace::note_look_up(std::uint32_t others, nanoseconds waited) {
-    auto latest = latest_.lock();
-    Times& alone = latest->waited[static_cast<std::size_t>(Kind::look_up)];
-    if (others == 0) {
-        alone.add(waited);
-    } else if (others >= others_min) {
-        latest->shared.add(waited / (others + 1));
-        is_serial_ = latest->shared.noted >= shared_min && alone.usual() >= BatchEvidence::fast_operation &&
-                     2 * latest->shared.usual() > alone.usual();
+bool Pace::look_up_begins(std::uint64_t directory) {
+    auto state = state_.lock();
+    return state->lookups[directory % state->lookups.size()].under_way++ == 0;
+}
+
+// Where lookups are serial, they end one by one as slowly as one alone, however many are under way. (So they
+// do where all answers come at once, and the processor is busy.)
+void Pace::look_up_ended(std::uint64_t directory, TimePoint now) {
+    auto state = state_.lock();
+    Lookups& lookups = state->lookups[directory % state->lookups.size()];
+    if (--lookups.under_way < together_min) {
+        lookups.ended = 0;
+    } else if (++lookups.ended == 1) {
+        lookups.together_since = now;
+    } else if (lookups.ended > ended_min) {
+        const nanoseconds alone = state->waited[static_cast<std::size_t>(Kind::look_up)].usual();
+        const nanoseconds each = (now - lookups.together_since) / ended_min;
+        is_serial_ = alone >= BatchEvidence::fast_operation && 2 * each > alone;
+        lookups.ended = 0;
     }
 }
 
 std::chrono::microseconds Pace::operation_time() const {
-    auto latest = latest_.lock();
+    auto state = state_.lock();
     nanoseconds longest{0};
-    for (const Times& of_kind : latest->waited) {
+    for (const Times& of_kind : state->waited) {
         longest = std::max(longest, of_kind.usual());
     }
     return std::chrono::ceil<std::chrono::microseconds>(longest);

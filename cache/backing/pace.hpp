@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "base/clock.hpp"
 #include "base/guarded.hpp"
 #include "cache/backing/time_waited.hpp"
 
@@ -36,19 +37,22 @@ class Pace {
     // `directory`: any number for the one in which a name is looked up.
     template <typename Call>
     auto look_up(std::uint64_t directory, const Call& call) {
-        auto& under_way = under_way_[directory % under_way_.size()];
-        const std::uint32_t others = under_way++;
+        const bool is_alone = look_up_begins(directory);
         const TimeWaited time;
         auto result = call();
-        --under_way;
-        note_look_up(others, time.elapsed());
+        const auto waited = time.elapsed();
+        look_up_ended(directory, std::chrono::steady_clock::now());
+        if (is_alone) {
+            note(Kind::look_up, waited);
+        }
         return result;
     }
 
     // `waited`: as TimeWaited has it.
     void note(Kind kind, std::chrono::nanoseconds waited);
-    // `others`: how many lookups in the same directory were under way when this one began.
-    void note_look_up(std::uint32_t others, std::chrono::nanoseconds waited);
+    // Whether no other lookup is under way in the directory.
+    bool look_up_begins(std::uint64_t directory);
+    void look_up_ended(std::uint64_t directory, TimePoint now);
 
     // What the next operation will probably wait, if it is of the kind that waits longest.
     std::chrono::microseconds operation_time() const;
@@ -57,9 +61,9 @@ class Pace {
     bool is_serial() const { return is_serial_; }
 
   private:
-    // To tell whether lookups are serial: those with others, and how many others.
-    static constexpr std::size_t shared_min = 8;
-    static constexpr std::uint32_t others_min = 4;
+    static constexpr std::uint32_t together_min =
+        4;                                          // lookups under way: so many tell whether they are serial
+    static constexpr std::uint32_t ended_min = 16;  // of them
 
     // The latest ones.
     struct Times {
@@ -69,14 +73,18 @@ class Pace {
         void add(std::chrono::nanoseconds time) { times[noted++ % latest_max] = time; }
         std::chrono::nanoseconds usual() const;
     };
-    struct Latest {
+    // In one directory; two that share a number seem to be one, in which more is under way.
+    struct Lookups {
+        std::uint32_t under_way = 0;
+        TimePoint together_since;
+        std::uint32_t ended = 0;  // since then
+    };
+    struct State {
         std::array<Times, kinds> waited;
-        Times shared;  // of lookups with others: what they waited, divided by their number
+        std::array<Lookups, 64> lookups;  // by directory
     };
 
-    mutable Guarded<Latest> latest_;
-    // Lookups, by the directory. Two that share a number seem to be one, where more is under way.
-    std::array<std::atomic<std::uint32_t>, 256> under_way_{};
+    mutable Guarded<State> state_;
     std::atomic<bool> is_serial_ = false;
 };
 

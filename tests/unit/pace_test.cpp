@@ -28,6 +28,7 @@ class PaceOfAFilesystem : public testing::Test {
     }
 
     Pace pace;
+    TimePoint now;
 };
 
 TEST_F(PaceOfAFilesystem, OfWhichNothingIsKnownAnswersAtOnce) {
@@ -80,32 +81,48 @@ TEST_F(PaceOfAFilesystem, FollowsTheLatestOperations) {
     EXPECT_EQ(pace.operation_time(), 2ms);
 }
 
-TEST_F(PaceOfAFilesystem, IsSerialIfLookupsWaitForEachOther) {
+TEST_F(PaceOfAFilesystem, IsSerialIfLookupsEndOneByOne) {
     note(Kind::look_up, 1ms, 10);
     EXPECT_FALSE(pace.is_serial());
-    for (std::uint32_t others = 0; others < 20; ++others) {
-        pace.note_look_up(others, (others + 1) * 1ms);
-    }
+    const auto look_up = [&](std::uint64_t directory, std::uint32_t at_once, std::chrono::nanoseconds each) {
+        for (std::uint32_t i = 0; i < at_once; ++i) {
+            EXPECT_EQ(pace.look_up_begins(directory), i == 0);
+        }
+        for (std::uint32_t i = 0; i < at_once; ++i) {
+            pace.look_up_ended(directory, now += each);
+        }
+    };
+    look_up(7, 4, 1ms);
+    look_up(7, 10, 1ms);
+    EXPECT_FALSE(pace.is_serial()) << "too few to tell";
+    look_up(7, 32, 1ms);
     EXPECT_TRUE(pace.is_serial());
     EXPECT_EQ(pace.operation_time(), 1ms) << "what others wait for is not the pace";
-    for (std::uint32_t others = 0; others < 20; ++others) {
-        pace.note_look_up(others, 1ms);
-    }
+    look_up(7, 32, 100us);
     EXPECT_FALSE(pace.is_serial());
 }
 
-TEST_F(PaceOfAFilesystem, IsNotSerialByStallsOrWhereAllAnswersComeAtOnce) {
+TEST_F(PaceOfAFilesystem, IsNotSerialByAStall) {
     note(Kind::look_up, 1ms, 10);
-    for (int i = 0; i < 100; ++i) {
-        pace.note_look_up(20, i % 6 == 0 ? 1s : 1ms);
-        EXPECT_FALSE(pace.is_serial());
+    for (int i = 0; i < 32; ++i) {
+        pace.look_up_begins(7);
     }
-    Pace fast;
-    for (int i = 0; i < 20; ++i) {
-        fast.note_look_up(0, 50us);
-        fast.note_look_up(20, 21 * 50us);
+    for (int i = 0; i < 31; ++i) {
+        pace.look_up_ended(7, now += 30us);
     }
-    EXPECT_FALSE(fast.is_serial());
+    pace.look_up_ended(7, now += 1s);
+    EXPECT_FALSE(pace.is_serial());
+}
+
+TEST_F(PaceOfAFilesystem, IsNotSerialWhereAllAnswersComeAtOnce) {
+    note(Kind::look_up, 50us, 10);
+    for (int i = 0; i < 32; ++i) {
+        pace.look_up_begins(7);
+    }
+    for (int i = 0; i < 32; ++i) {
+        pace.look_up_ended(7, now += 50us);
+    }
+    EXPECT_FALSE(pace.is_serial());
 }
 
 // 512 calls in a directory whose filesystem makes one at a time, or all at once.
