@@ -96,9 +96,10 @@ class Listing {
   public:
     struct Entry {
         std::string_view name;
-        std::string_view target;  // of a symbolic link, as the backing filesystem has it
-        Attributes attributes;    // without has_attributes(): only `inode` and the type bits of `mode`
-        bool leads_into_trees;    // the target is absolute and lies in a tree
+        // Of a symbolic link, as the backing filesystem has it. Empty if that refuses to tell it (EPERM).
+        std::string_view target;
+        Attributes attributes;  // without has_attributes(): only `inode` and the type bits of `mode`
+        bool leads_into_trees;  // the target is absolute and lies in a tree
         // It lies on another filesystem than its directory: inode numbers of the two may be equal.
         bool begins_filesystem;
     };

@@ -200,6 +200,8 @@ void Operations::readlink(ReplyPtr reply, InodeId inode) {
                 answer->error(ENOENT);
             } else if (!S_ISLNK((*found)->attributes.mode)) {
                 answer->error(EINVAL);
+            } else if ((*found)->target.empty()) {
+                answer->error(EPERM);
             } else {
                 const std::string target = target_told((*found)->view());
                 const auto told = inodes_.attributes(inode);

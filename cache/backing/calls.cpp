@@ -47,8 +47,10 @@ struct Status {
     bool is_automount_point = false;  // of a filesystem that will be mounted when it is used
 };
 
-SystemResult<Status> status_at(int directory, const std::string& name, ReadCounters& counters) {
-    const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0);
+SystemResult<Status> status_at(int directory, const std::string& name, ReadCounters& counters,
+                               Ask whom = Ask::client) {
+    const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (name.empty() ? AT_EMPTY_PATH : 0) |
+                      (whom == Ask::server ? AT_STATX_FORCE_SYNC : 0);
     struct statx status {};
     counters.count(&BackingCounters::stats);
     if (retry_eintr([&] { return ::statx(directory, name.c_str(), flags, STATX_BASIC_STATS, &status); }) !=
@@ -95,9 +97,9 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCou
 }
 
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
-                                    ReadCounters& counters) {
+                                    ReadCounters& counters, Ask whom) {
     const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
-        return status_at(file, "", counters).map([&](const Status& status) {
+        return status_at(file, "", counters, whom).map([&](const Status& status) {
             const auto wait = clocks.time_to_settle(status.filesystem, status.attributes.changed,
                                                     [file] { return is_local(file); });
             return std::pair(Observed{.attributes = status.attributes, .is_settled = wait == milliseconds(0)},
@@ -160,6 +162,9 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
         clocks.note(status->filesystem, attributes.changed);
         auto target = S_ISLNK(attributes.mode) ? readlink_at(directory.fd, name, counters)
                                                : SystemResult<std::string>();
+        if (!target && target.error() == EPERM) {
+            target = std::string();  // sshfs shows some links, but not where they lead
+        }
         if (target) {
             return ObservedEntry{.entry = {.name = std::move(name),
                                            .target = std::move(*target),

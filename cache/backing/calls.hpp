@@ -32,8 +32,10 @@ struct Observed {
     Attributes attributes;
     bool is_settled = false;
 };
+// `server`: not the attributes that the filesystem's client may have kept (AT_STATX_FORCE_SYNC of statx(2)).
+enum class Ask : std::uint8_t { client, server };
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
-                                    ReadCounters& counters);
+                                    ReadCounters& counters, Ask whom = Ask::client);
 
 struct ParentDirectory {
     int fd = -1;

@@ -70,18 +70,24 @@ SystemResult<std::optional<Extent>> read_once(int file, const SystemResult<Obser
                         : std::nullopt;
 }
 
+bool is_wanted(const Attributes& attributes, const ObjectKey& key) {
+    return key.version == 0 || key.version == hash_of(version_of(attributes));
+}
+
 // How long to keep the bytes. If the file's Version is not the key's: for a file of several extents only
 // briefly, for the present askers, because another opening may still find the wanted Version. An extent that
 // is the whole file is consistent in any Version.
 std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attributes, const ObjectKey& key) {
-    const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(attributes));
-    return is_wanted || extents_of(attributes.size) <= 1 ? std::nullopt : std::optional(error_lifetime);
+    return is_wanted(attributes, key) || extents_of(attributes.size) <= 1 ? std::nullopt
+                                                                          : std::optional(error_lifetime);
 }
 
 }  // namespace
 
 ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters) {
+    bool is_just_opened = false;
     const auto open = [&] {
+        is_just_opened = true;
         counters.count(&BackingCounters::file_opens);
         return counters.pace()
             .timed(Pace::Kind::open,
@@ -94,17 +100,25 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
     OpenFiles::FilePtr last;
     std::chrono::milliseconds patience = patience_max;
     for (int attempt = 1; attempt <= read_attempts_max; ++attempt) {
+        is_just_opened = false;
         const auto file = open_files_->get(wanted, open);
         if (!file) {
             return make_error(file.error());
         }
         const int fd = (*file)->fd.get();
-        const auto seen = settled_stat(fd, clocks_, patience, counters);
+        auto seen = settled_stat(fd, clocks_, patience, counters);
+        if (seen && !is_wanted(seen->attributes, key)) {
+            // The client may be mistaken: where sshfs loses its server, it answers a read with no bytes, and
+            // the kernel takes the file for empty from then on.
+            seen = settled_stat(fd, clocks_, patience, counters, Ask::server);
+        }
         auto done = read_once(fd, seen, key.index, *memory_, counters);
         if (!done) {
             open_files_->close(wanted, **file);
             error = done.error();
-            if (error != ESTALE) {  // a file kept open can give this although a new opening works
+            // A file that was kept open can fail where a new opening works: it was replaced (ESTALE), or the
+            // client has lost its server meanwhile.
+            if (is_just_opened && error != ESTALE) {
                 break;
             }
         } else if (*done) {

@@ -320,6 +320,16 @@ TEST_F(FuseOperations, KeepsAbsoluteLinksIntoTheTreesInTheMirror) {
     EXPECT_EQ(answer.error, EINVAL);
 }
 
+TEST_F(FuseOperations, ShowsALinkWhoseTextTheFilesystemRefusesToTell) {
+    tree();
+    put_directory("/t", {{"refused", "", attributes_of(S_IFLNK | 0777, 16, 51)}});
+    const Answer entry = lookup(tree(), "refused");
+    EXPECT_EQ(entry.st.st_size, 51);
+    Answer answer;
+    operations.readlink(reply(answer), entry.inode);
+    EXPECT_EQ(answer.error, EPERM);
+}
+
 TEST_F(FuseOperations, ReadsWithoutCopyingAcrossExtents) {
     const InodeId big = lookup(tree(), "big").inode;
     const std::string all = text_of(extent_bytes, 'a') + text_of(100, 'A');
