@@ -106,6 +106,7 @@ class Hosts:
         self.ssh = ssh
         self.names = [f"cn{number}" for number in range(count)]
         self.pids = {}  # as this process sees them
+        self.switch = None  # a process in the network namespace of the bridge
         self.first = None
         self.first_parent = None
         self.directory = None
@@ -144,11 +145,11 @@ class Hosts:
         self.first = self.child_of(self.first_parent.pid, "sleep")
         if self.over:
             self.put_over()
-        switch = self.hold("--net")
-        self.ip(switch, "link", "add", "bridge", "type", "bridge")
-        self.ip(switch, "link", "set", "bridge", "up")
+        self.switch = self.hold("--net")
+        self.ip(self.switch, "link", "add", "bridge", "type", "bridge")
+        self.ip(self.switch, "link", "set", "bridge", "up")
         for number, name in enumerate(self.names):
-            self.add_host(switch, number, name)
+            self.add_host(number, name)
         if self.ssh:
             files = SSH_FILES.format(directory=self.directory, names=",".join(self.names))
             subprocess.run(["sh", "-c", files], check=True, stderr=subprocess.DEVNULL)
@@ -163,11 +164,11 @@ class Hosts:
             script = COME_OVER.format(directory=self.directory)
             subprocess.run(["nsenter", "-t", str(self.first), "-m", "sh", "-c", script], check=True)
 
-    def add_host(self, switch, number, name):
+    def add_host(self, number, name):
         pid = self.hold("--net", "--uts", "--mount", "--propagation", "private")
         self.pids[name] = pid
-        self.ip(switch, "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-        self.ip(switch, "link", "set", f"port{number}", "master", "bridge", "up")
+        self.ip(self.switch, "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        self.ip(self.switch, "link", "set", f"port{number}", "master", "bridge", "up")
         self.ip(pid, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
         self.ip(pid, "link", "set", "eth0", "up")
         self.ip(pid, "link", "set", "lo", "up")
@@ -255,7 +256,12 @@ class Hosts:
     def processes(self, *programs):
         """The processes of all hosts, or those that run one of these programs, as {pid: host}, with pids as this
         process sees them."""
-        space = {os.readlink(f"/proc/{pid}/ns/uts"): host for host, pid in self.pids.items()}
+        return self.processes_in(self.pids, *programs)
+
+    @staticmethod
+    def processes_in(holders, *programs):
+        """The same for {host: a process in its namespaces}."""
+        space = {os.readlink(f"/proc/{pid}/ns/uts"): host for host, pid in holders.items()}
         found = {}
         for entry in filter(str.isdigit, os.listdir("/proc")):
             try:

@@ -213,7 +213,7 @@ TEST_F(ControlServerTest, AClientThatLeavesFreesItsPlace) {
 }
 
 TEST_F(ControlServerTest, AReadyReplyIsDeliveredBeforeTheEnd) {
-    const std::string large(8U << 20, 'x');
+    const std::string large(1U << 20, 'x');
     std::promise<void> replied;
     start({}, [&](const ControlRequest&, const ControlServer::Reply& reply) {
         reply([&] { return ControlReply{.job = large, .nodes = 1, .parts = {}, .error = {}}; });
