@@ -107,6 +107,14 @@ class Imports(SshfsTestCase):
         environment = {"PYTHONPATH": f"{MOUNT}{self.tree}/site", "PYTHONDONTWRITEBYTECODE": "1"}
         return [self.hosts.start(host, *self.workload().command(MOUNT), **environment) for host in self.hosts.names for _ in range(2)]
 
+    def imports_under_way(self):
+        """In a new job."""
+        self.launch_well()
+        before = self.remote.counters()
+        running = self.start_imports()
+        wait_until(lambda: (self.remote.counters() - before)["open"] > 20, SECONDS_MAX, "the imports")
+        return running
+
     def end_imports(self, running):
         for process in running:
             output, errors = process.communicate(timeout=SECONDS_MAX)
@@ -122,10 +130,7 @@ class Imports(SshfsTestCase):
         self.stop_well()
 
     def test_a_server_that_is_killed_and_comes_back(self):
-        self.launch_well()
-        before = self.remote.counters()
-        running = self.start_imports()
-        wait_until(lambda: (self.remote.counters() - before)["open"] > 20, SECONDS_MAX, "the imports")
+        running = self.imports_under_way()
         self.remote.kill()
         # sshfs fails what is under way, as it does directly; nothing waits, and nothing of it stays.
         for process in running:
@@ -138,10 +143,13 @@ class Imports(SshfsTestCase):
         self.stop_well()
 
     def test_a_client_that_is_killed(self):
-        self.launch_well()
-        before = self.remote.counters()
-        running = self.start_imports()
-        wait_until(lambda: (self.remote.counters() - before)["open"] > 20, SECONDS_MAX, "the imports")
+        running = self.imports_under_way()
+        self.remote.kill_client("cn1")
+        self.end_imports(running)
+        self.stop_well()
+
+    def test_a_client_that_is_unmounted(self):
+        running = self.imports_under_way()
         self.remote.unmount("cn1")
         self.end_imports(running)
         self.stop_well()

@@ -138,20 +138,23 @@ class Sshfs:
         self.server.wait()
 
     def mount(self, host):
-        """Returns the client's process id."""
         options = ",".join((f"directport={self.PORT}", "ro", *self.options))
         client = self.hosts.start(host, "sshfs", "-f", "-o", options, f"{SERVER}:{self.served}", self.point)
         self.clients[host] = client
         wait_until(lambda: self.is_mounted(host) or client.poll() is not None, START_SECONDS_MAX, f"sshfs on {host}")
         if client.poll() is not None:
             raise CopperError(f"sshfs on {host}: {client.stderr.read()}")
-        return self.hosts.processes_on(host, "sshfs")[0]
 
     def is_mounted(self, host):
         return f" {self.point} " in self.hosts.check(host, "cat", "/proc/self/mountinfo")
 
+    def kill_client(self, host):
+        for pid in self.hosts.processes_on(host, "sshfs"):
+            os.kill(pid, signal.SIGKILL)
+
     def unmount(self, host):
         self.hosts.run(host, "umount", "-l", self.point)
+        self.kill_client(host)  # it stays as long as somebody has a file open
         self.clients.pop(host).communicate(timeout=START_SECONDS_MAX)
 
     def counters(self):
