@@ -21,6 +21,9 @@ constexpr const char* mountinfo_path = "/proc/self/mountinfo";
 constexpr std::int64_t outside = -1;  // the parent of a mount whose parent is not in the table
 constexpr std::array<std::string_view, 3> kernel_directories = {"/dev", "/proc", "/sys"};
 
+// Its client makes numbers up as names are looked up (fuse.h of libfuse: `use_ino` is not set).
+constexpr std::string_view type_without_numbers = "fuse.sshfs";
+
 bool is_kernel_type(std::string_view type) {
     static constexpr std::string_view types[] = {
         "bpf",     "cgroup",    "cgroup2", "configfs", "debugfs", "devpts",     "devtmpfs", "efivarfs",
@@ -168,7 +171,11 @@ MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lo
     std::unordered_map<std::string_view, std::string_view> first_points;  // by device
     for (const auto& mount : mounts) {
         ids.insert(mount.id);
-        filesystems_.emplace(mount.id, first_points.try_emplace(mount.device, mount.point).first->second);
+        const auto filesystem = first_points.try_emplace(mount.device, mount.point).first->second;
+        filesystems_.emplace(mount.id, filesystem);
+        if (mount.type == type_without_numbers) {
+            numberless_.emplace(filesystem);
+        }
     }
     for (const auto& mount : mounts) {
         const bool is_root = mount.parent == mount.id || ids.count(mount.parent) == 0;

@@ -67,6 +67,10 @@ class MountMap {
     // several places, the first of them.
     std::string filesystem_of(std::string_view path) const;
 
+    // Whether inode numbers of this filesystem (as filesystem_of() names it) are the same on all nodes, and
+    // stay.
+    bool numbers_files(const std::string& filesystem) const { return !numberless_.contains(filesystem); }
+
     // Whether both have the same mounts on the way to `path`, at `path` included.
     bool agrees(const MountMap& other, std::string_view path) const;
 
@@ -92,6 +96,7 @@ class MountMap {
     ByPath<std::vector<Layer>> points_;
     ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory that contains them
     std::unordered_map<std::int64_t, std::string> filesystems_;    // by the mount's id
+    std::set<std::string> numberless_;                             // filesystems
     std::vector<std::string> lost_;
 };
 

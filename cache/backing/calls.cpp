@@ -179,6 +179,12 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
     return tl::unexpected(error);
 }
 
+// 53 bits, as in fuse/number_space.hpp.
+std::uint64_t number_of(const std::string& path) {
+    constexpr std::uint64_t bits = (std::uint64_t{1} << 53) - 1;
+    return std::max<std::uint64_t>(hash_of(ObjectKey{.kind = ObjectKind::entry, .path = path}) & bits, 2);
+}
+
 Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode) {
     return {.name = std::move(name),
             .target = {},

@@ -56,6 +56,10 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
                                      FilesystemClocks& clocks, IfUnsettled if_unsettled,
                                      ReadCounters& counters);
 
+// An inode number for a file of a filesystem whose own numbers are not the same on all nodes (sshfs). Then
+// hard links are different files.
+std::uint64_t number_of(const std::string& path);
+
 // The entry of a Copper mount in a Listing. Made up, because a stat of the mount could be a request to this
 // daemon.
 Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode);

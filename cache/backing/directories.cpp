@@ -167,6 +167,11 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
         return tl::unexpected(names.error());
     }
     complete_types(*names, fd, *calls_, directory.counters);
+    if (!numbers_files(directory.path)) {
+        for (std::size_t i = 0; i < names->size(); ++i) {
+            names->set_inode(i, number_of(join_path(directory.path, names->text(i))));
+        }
+    }
     const auto after = stat_at(fd, "", directory.counters);
     if (!after) {
         return tl::unexpected(after.error());
@@ -283,6 +288,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
         return std::any_of(mounts.begin(), mounts.end(),
                            [&](const auto& mount) { return mount.first == name; });
     };
+    const bool has_numbers = numbers_files(key.path);
     Entries entries(names->names.size(), tl::unexpected(EAGAIN));
     const auto look_up = [&](std::size_t i) {
         const Listing::Entry& known = names->names[i];
@@ -294,6 +300,9 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
         auto found = entry_at(*directory, name, clocks_, IfUnsettled::take, counters);
         if (found && found->is_settled) {
             entries[i] = std::move(found->entry);
+            if (!has_numbers) {
+                entries[i]->attributes.inode = number_of(join_path(key.path, name));
+            }
         } else {
             entries[i] = tl::unexpected(found ? EAGAIN : found.error());
         }

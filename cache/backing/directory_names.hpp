@@ -23,6 +23,7 @@ class DirectoryNames {
 
     // REQUIRES for all functions below: sorted.
     std::optional<std::size_t> find(std::string_view name) const;
+    void set_inode(std::size_t index, std::uint64_t inode) { slots_[index].inode = inode; }
     void set_type(std::size_t index, std::uint32_t type) { slots_[index].type = type; }
     // In ascending order.
     void erase(const std::vector<std::size_t>& indexes);

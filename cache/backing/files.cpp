@@ -95,6 +95,10 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
                    [&] { return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters); })
             .map([](PathOpener::Opened opened) { return std::move(opened.fd); });
     };
+    const auto numbered = [&key, has_numbers = numbers_files(key.path)](Attributes attributes) {
+        attributes.inode = has_numbers ? attributes.inode : number_of(key.path);
+        return attributes;
+    };
     const OpenFiles::Wanted wanted{.path = key.path, .version = key.version};
     int error = EAGAIN;
     OpenFiles::FilePtr last;
@@ -107,7 +111,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
         }
         const int fd = (*file)->fd.get();
         auto seen = settled_stat(fd, clocks_, patience, counters);
-        if (seen && !is_wanted(seen->attributes, key)) {
+        if (seen && !is_wanted(numbered(seen->attributes), key)) {
             // The client may be mistaken: where sshfs loses its server, it answers a read with no bytes, and
             // the kernel takes the file for empty from then on.
             seen = settled_stat(fd, clocks_, patience, counters, Ask::server);
@@ -122,6 +126,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
                 break;
             }
         } else if (*done) {
+            (*done)->attributes = numbered((*done)->attributes);
             const Attributes& attributes = (*done)->attributes;
             open_files_->mark_read(wanted, **file, key.index, extents_of(attributes.size));
             const auto lifetime = lifetime_of(attributes, key);

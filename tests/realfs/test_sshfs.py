@@ -70,6 +70,10 @@ class Trees(SshfsTestCase):
     def fill(cls):
         tree.build(f"{cls.source}/nasty")
         os.mkdir(f"{cls.source}/large")
+        for number in range(20):
+            os.makedirs(f"{cls.source}/numbered/d{number}")
+            for name in range(10):
+                pathlib.Path(cls.source, "numbered", f"d{number}", f"file-{name}").touch()
         for number in range(LARGE):
             pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
 
@@ -82,6 +86,20 @@ class Trees(SshfsTestCase):
         self.launch_well()
         for host in self.hosts.names:
             self.assertEqual(expected, [line.replace(MOUNT, "") for line in self.look(host, f"{MOUNT}{self.tree}/nasty")])
+        self.stop_well()
+
+    def test_files_have_numbers_of_their_own_on_all_hosts(self):
+        """Each client makes up its own, and others after the kernel has forgotten a file."""
+        self.launch_well()
+        place = f"{MOUNT}{self.tree}/numbered"
+        told = {}
+        for host in (*self.hosts.names, "cn0"):
+            told[host] = self.hosts.check(host, "find", place, "-printf", "%i %P\\n")
+            self.assertEqual(told["cn0"], told[host])
+            self.hosts.check(host, "sh", "-c", "echo 2 >/proc/sys/vm/drop_caches")
+        numbers = [line.split()[0] for line in told["cn0"].splitlines()]
+        self.assertEqual(len(numbers), len(set(numbers)), "different files are different")
+        self.assertEqual(1 + 20 * 11, len(numbers))
         self.stop_well()
 
     def test_one_stat_asks_for_one_name(self):
