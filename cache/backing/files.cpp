@@ -113,7 +113,8 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
         auto seen = settled_stat(fd, clocks_, patience, counters);
         if (seen && !is_wanted(numbered(seen->attributes), key)) {
             // The client may be mistaken: where sshfs loses its server, it answers a read with no bytes, and
-            // the kernel takes the file for empty from then on.
+            // the kernel takes the file for empty from then on, and fills its pages with zeros.
+            ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
             seen = settled_stat(fd, clocks_, patience, counters, Ask::server);
         }
         auto done = read_once(fd, seen, key.index, *memory_, counters);
