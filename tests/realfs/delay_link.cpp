@@ -3,8 +3,8 @@
 //
 //   copper_delay_link PID PID DEVICE MICROSECONDS
 //
-// PID: a process in each namespace. Says "ready" when both devices are there, and ends when its standard input
-// does. Needs root.
+// PID: a process in each namespace. Says "ready" when both devices are there, and ends when its standard
+// input does. Needs root.
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -30,7 +31,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t packet_bytes_max = 1 << 16;
-constexpr std::size_t packets_max = 4096;  // on their way in one direction; then they are dropped, as routers do
+constexpr std::size_t packets_max =
+    4096;  // on their way in one direction; then they are dropped, as routers do
 
 [[noreturn]] void fail(const std::string& what) {
     throw std::system_error(errno, std::generic_category(), what);
@@ -86,7 +88,9 @@ class Direction {
         }
     }
 
-    Clock::time_point next() const { return packets_.empty() ? Clock::time_point::max() : packets_.front().due; }
+    Clock::time_point next() const {
+        return packets_.empty() ? Clock::time_point::max() : packets_.front().due;
+    }
 
   private:
     struct Packet {
