@@ -17,8 +17,8 @@
 namespace copper::sim {
 namespace {
 
-// The kernel reads ahead so much (docs/design.md); here it keeps no bytes, so each program asks for all.
-constexpr std::size_t request_bytes_max = extent_bytes / 4;
+// Of a request of the kernel: some lie in two extents.
+constexpr std::size_t request_bytes_max = extent_bytes * 3 / 8;
 
 // How often a file at rest may give ESTALE: once since it is of another size than a node has listed, once
 // more since it has several extents (docs/design.md, "Known limits").
@@ -60,7 +60,7 @@ class SimulatedReply final : public Reply {
     const std::function<void(Answer)> answered_;
 };
 
-// The handlers of one node, a kernel that keeps names, and programs that read whole files.
+// The handlers of one node, a kernel that keeps names, and programs that read files.
 class MirrorPrograms final : public Programs {
   public:
     explicit MirrorPrograms(const Surroundings& node) : node_(node) {}
@@ -70,7 +70,7 @@ class MirrorPrograms final : public Programs {
     }
 
   private:
-    // One that reads a file from the beginning to the end.
+    // One that reads a file from anywhere to the end.
     struct Program {
         const std::string path;
         const std::function<void()> done;
@@ -164,7 +164,7 @@ class MirrorPrograms final : public Programs {
             expect(node_.oracle.judge_attributes(program->path, told(answer.st), life, times(*program)));
             program->inode = answer.inode;
             program->size = static_cast<std::uint64_t>(answer.st.st_size);
-            program->offset = 0;
+            program->offset = node_.random() % (program->size / request_bytes_max + 1) * request_bytes_max;
             ++inodes_[answer.inode].opens;
             read(program);
         }
