@@ -282,13 +282,7 @@ class MirrorPrograms final : public Programs {
 };
 
 Scenario changing(std::uint64_t seed, Faults faults) {
-    Scenario scenario = random_scenario(seed, faults);
-    scenario.nodes = std::min(scenario.nodes, 20U);
-    scenario.readers = std::min<std::size_t>(scenario.readers, scenario.nodes);
-    scenario.crashes = std::min(scenario.crashes, scenario.nodes - 1);
-    scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
-    scenario.slow_disks = std::min(scenario.slow_disks, scenario.nodes);
-    scenario.slow_nodes = std::min(scenario.slow_nodes, scenario.nodes);
+    Scenario scenario = random_scenario_of_few_nodes(seed, faults);
     scenario.store.names_to_come = static_cast<std::uint32_t>(seed % 4);
     scenario.file_changes = static_cast<std::uint32_t>(seed % 50);
     scenario.pause_between_operations_max = milliseconds(400);

@@ -43,6 +43,18 @@ inline void for_each_seed(std::uint64_t count, const std::function<void(std::uin
     }
 }
 
+// For jobs that take long with each node.
+inline Scenario random_scenario_of_few_nodes(std::uint64_t seed, Faults faults) {
+    Scenario scenario = random_scenario(seed, faults);
+    scenario.nodes = std::min(scenario.nodes, 20U);
+    scenario.readers = std::min<std::size_t>(scenario.readers, scenario.nodes);
+    scenario.crashes = std::min(scenario.crashes, scenario.nodes - 1);
+    scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
+    scenario.slow_disks = std::min(scenario.slow_disks, scenario.nodes);
+    scenario.slow_nodes = std::min(scenario.slow_nodes, scenario.nodes);
+    return scenario;
+}
+
 inline std::string replay(const Scenario& scenario) {
     return describe(scenario) + "\nreplay: COPPER_SIM_SEED=" + std::to_string(scenario.seed) +
            " build/tests/sim/sim_tests --gtest_filter=" +

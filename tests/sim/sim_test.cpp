@@ -62,13 +62,7 @@ TEST(Simulation, AHugeDirectoryIsReadOnceInPieces) {
 // and no list is of two versions.
 TEST(Simulation, AHugeDirectoryThatChangesIsOfOneVersion) {
     for_each_seed(20, [&](std::uint64_t seed) {
-        Scenario scenario = random_scenario(seed, Faults::all);
-        scenario.nodes = std::min(scenario.nodes, 20U);
-        scenario.readers = std::min<std::size_t>(scenario.readers, scenario.nodes);
-        scenario.crashes = std::min(scenario.crashes, scenario.nodes - 1);
-        scenario.crashes_noticed = std::min(scenario.crashes_noticed, scenario.crashes);
-        scenario.slow_disks = std::min(scenario.slow_disks, scenario.nodes);
-        scenario.slow_nodes = std::min(scenario.slow_nodes, scenario.nodes);
+        Scenario scenario = random_scenario_of_few_nodes(seed, Faults::all);
         scenario.store.huge_entries = static_cast<std::uint32_t>(2 * piece_entries + 1 + seed % 1000);
         scenario.huge_changes = static_cast<std::uint32_t>(seed % 4);
         if (seed % 2 == 0) {
