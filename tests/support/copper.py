@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -150,6 +151,8 @@ def command_lines():
 
 def nodes_of(status):
     """The output of `copper status --nodes` for each node, by column."""
+    # (Behind the table: the filesystems that are slow or silent.)
+    status = re.split(r"\n  /", status)[0]
     names, *rows = (line.split() for line in status.splitlines()[1:])
     return [dict(zip(names, row)) for row in rows]
 
