@@ -1,9 +1,11 @@
 """Real network filesystems between the hosts of hosts.py: a server in a network of its own, behind a link with a delay, and a
 client on each host.
 
-    with Hosts(2) as hosts, Sshfs(hosts, "/usr/lib/python3") as remote:
+    with Hosts(2) as hosts, MooseFs(hosts, "/usr/lib/python3") as remote:
         remote.mount("cn0")                     # a client that knows nothing yet, at remote.point
         remote.counters()                       # what the server was asked, by kind
+
+A filesystem is a class: RealFilesystem has the life cycle, the class has the servers, the client's command and the counters.
 """
 
 import collections
@@ -60,6 +62,7 @@ class FarServer:
         for pid, address, peer in ((self.pid, SERVER, GATEWAY), (hosts.switch, GATEWAY, SERVER)):
             hosts.ip(pid, "addr", "add", address, "peer", peer, "dev", DEVICE)
             hosts.ip(pid, "link", "set", DEVICE, "mtu", str(MTU), "up")
+        hosts.ip(self.pid, "link", "set", "lo", "up")
         hosts.ip(self.pid, "route", "add", "default", "via", GATEWAY)
         hosts.ip(hosts.switch, "addr", "add", f"{HOSTS_GATEWAY}/24", "dev", "bridge")
         subprocess.run(["nsenter", "-t", str(hosts.switch), "-n", "sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
@@ -77,37 +80,37 @@ class FarServer:
                                 cwd="/", **more)
 
 
-class Sshfs:
-    """sshfs without ssh: its client and OpenSSH's server of the SFTP protocol."""
+class RealFilesystem:
+    """What all have in common: the servers behind the link, and a client on each host."""
 
-    PORT = 5000
-    SFTP_PROGRAMS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server")
+    client_program = None  # as ps(1) names it
+    fails_without_server = False  # at once, instead of waiting for it
 
-    def __init__(self, hosts, served, options=("reconnect",), microseconds=DELAY_MICROSECONDS):
-        self.hosts, self.served, self.options, self.microseconds = hosts, str(served), options, microseconds
-        self.point = f"{hosts.directory}/pfs"
+    def __init__(self, hosts, served, microseconds=DELAY_MICROSECONDS):
+        self.hosts, self.served, self.microseconds = hosts, str(served), microseconds
+        self.point = f"{hosts.directory}/{self.name()}"
         self.clients = {}
-        self.sessions = 0
-        self.server = None
+        self.servers = []
+
+    @classmethod
+    def name(cls):
+        return cls.__name__.lower()
 
     @classmethod
     def why_not(cls):
         """The reason why it cannot run here, or None."""
-        if not shutil.which("sshfs"):
-            return "sshfs is not installed"
-        if cls.program() is None:
-            return "OpenSSH's sftp-server is not installed"
+        for program in cls.programs:
+            if not shutil.which(program):
+                return f"{program} is not installed"
         return None if os.path.exists("/dev/net/tun") else "there is no /dev/net/tun"
-
-    @classmethod
-    def program(cls):
-        return next(filter(os.path.exists, cls.SFTP_PROGRAMS), None)
 
     def __enter__(self):
         os.mkdir(self.point)
         self.far = FarServer(self.hosts, self.microseconds)
         try:
+            self.prepare()
             self.start()
+            self.fill()
         except BaseException:
             self.close()
             raise
@@ -116,53 +119,85 @@ class Sshfs:
     def __exit__(self, kind, error, trace):
         self.close()
 
-    def start(self):
-        self.sessions += 1
-        log = f"{self.hosts.directory}/sftp-{self.sessions}"
-        self.server = self.far.start(sys.executable, "-c", SFTP_SERVER, self.program(), log, str(self.PORT),
-                                     start_new_session=True)
-        wait_until(lambda: self.is_listening() or self.server.poll() is not None, START_SECONDS_MAX, "the server")
-        if self.server.poll() is not None:
-            raise CopperError("the server does not start")
+    def prepare(self):
+        """Before the servers start for the first time."""
 
-    def is_listening(self):
-        done = subprocess.run(["nsenter", "-t", str(self.far.pid), "-n", "ss", "-Hltn", f"sport = {self.PORT}"],
+    def fill(self):
+        """Puts what is to be served there, if the servers do not serve the directory itself."""
+
+    def start(self):
+        """All servers; returns when they serve."""
+        raise NotImplementedError
+
+    def client_command(self):
+        """Mounts at self.point, stays in the foreground."""
+        raise NotImplementedError
+
+    def counters(self):
+        """What the servers have been asked so far, by kind, as a Counter."""
+        raise NotImplementedError
+
+    def start_server(self, *words):
+        log = open(f"{self.hosts.directory}/{self.name()}.log", "a", encoding="utf-8")
+        with log:
+            self.servers.append(self.far.start(*words, stdout=log, stderr=log, start_new_session=True))
+        return self.servers[-1]
+
+    def listens(self, port):
+        done = subprocess.run(["nsenter", "-t", str(self.far.pid), "-n", "ss", "-Hltn", f"sport = {port}"],
                               capture_output=True, text=True, check=True)
         return bool(done.stdout)
 
+    def wait_for(self, is_ready, what):
+        """Until the servers have come so far. One that ends is an error."""
+        def is_over():
+            return is_ready() or any(server.poll() is not None for server in self.servers)
+        wait_until(is_over, START_SECONDS_MAX, what)
+        if any(server.poll() is not None for server in self.servers):
+            log = pathlib.Path(self.hosts.directory, f"{self.name()}.log").read_text(errors="replace")
+            raise CopperError(f"{what}: a server has ended\n{log[-2000:]}")
+
+    def server_programs(self):
+        return [os.path.basename(server.args[server.args.index("--") + 1])[:15] for server in self.servers]
+
     def kill(self):
-        """The server and its sessions are gone at once."""
-        for pid in self.hosts.processes_in({"server": self.far.pid}, os.path.basename(sys.executable)[:15], "sftp-server"):
+        """The servers are gone at once, with all processes of theirs."""
+        for pid in self.hosts.processes_in({"server": self.far.pid}, *self.server_programs()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.server.wait()
+        for server in self.servers:
+            server.wait()
+        self.servers = []
 
     def mount(self, host):
-        options = ",".join((f"directport={self.PORT}", "ro", *self.options))
-        client = self.hosts.start(host, "sshfs", "-f", "-o", options, f"{SERVER}:{self.served}", self.point)
+        client = self.hosts.start(host, *self.client_command())
         self.clients[host] = client
-        wait_until(lambda: self.is_mounted(host) or client.poll() is not None, START_SECONDS_MAX, f"sshfs on {host}")
+        wait_until(lambda: self.is_mounted(host) or client.poll() is not None, START_SECONDS_MAX, f"{self.name()} on {host}")
         if client.poll() is not None:
-            raise CopperError(f"sshfs on {host}: {client.stderr.read()}")
+            raise CopperError(f"{self.name()} on {host}: {client.stderr.read()}")
 
     def is_mounted(self, host):
         return f" {self.point} " in self.hosts.check(host, "cat", "/proc/self/mountinfo")
 
+    def signal_client(self, host, number):
+        for pid in self.hosts.processes_on(host, self.client_program):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def stop_client(self, host):
+        self.signal_client(host, signal.SIGSTOP)
+
+    def continue_client(self, host):
+        self.signal_client(host, signal.SIGCONT)
+        self.clients[host].send_signal(signal.SIGCONT)  # nsenter stops with its child
+
     def kill_client(self, host):
-        for pid in self.hosts.processes_on(host, "sshfs"):
-            os.kill(pid, signal.SIGKILL)
+        self.signal_client(host, signal.SIGKILL)
 
     def unmount(self, host):
         self.hosts.run(host, "umount", "-l", self.point)
         self.kill_client(host)  # it stays as long as somebody has a file open
         self.clients.pop(host).communicate(timeout=START_SECONDS_MAX)
-
-    def counters(self):
-        """What all sessions have been asked so far, by kind, as a Counter."""
-        total = collections.Counter()
-        for log in pathlib.Path(self.hosts.directory).glob("sftp-*.*"):
-            total.update(re.findall(r"^debug3: request \d+: (\w+)", log.read_text(errors="replace"), re.MULTILINE))
-        return total
 
     def unmount_all(self):
         for host in list(self.clients):
@@ -170,6 +205,110 @@ class Sshfs:
 
     def close(self):
         self.unmount_all()
-        if self.server is not None and self.server.poll() is None:
-            self.kill()
+        self.kill()
         self.far.stack.close()
+
+
+class Sshfs(RealFilesystem):
+    """sshfs without ssh: its client and OpenSSH's server of the SFTP protocol."""
+
+    PORT = 5000
+    SFTP_PROGRAMS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server")
+    programs = ("sshfs",)
+    client_program = "sshfs"
+    LOOKUP = "lstat"  # how the counters name it
+    fails_without_server = True
+    sessions = 0
+
+    @classmethod
+    def why_not(cls):
+        return super().why_not() or (None if cls.program() else "OpenSSH's sftp-server is not installed")
+
+    @classmethod
+    def program(cls):
+        return next(filter(os.path.exists, cls.SFTP_PROGRAMS), None)
+
+    def start(self):
+        self.sessions += 1
+        log = f"{self.hosts.directory}/sftp-{self.sessions}"
+        self.start_server(sys.executable, "-c", SFTP_SERVER, self.program(), log, str(self.PORT))
+        self.wait_for(lambda: self.listens(self.PORT), "the server")
+
+    def server_programs(self):
+        return [*super().server_programs(), "sftp-server"]
+
+    def client_command(self):
+        options = f"directport={self.PORT},ro,reconnect"
+        return ["sshfs", "-f", "-o", options, f"{SERVER}:{self.served}", self.point]
+
+    def counters(self):
+        total = collections.Counter()
+        for log in pathlib.Path(self.hosts.directory).glob("sftp-*.*"):
+            total.update(re.findall(r"^debug3: request \d+: (\w+)", log.read_text(errors="replace"), re.MULTILINE))
+        return total
+
+
+class MooseFs(RealFilesystem):
+    """A master and a chunk server."""
+
+    CLIENTS, CHUNKS = 9421, 9422  # ports
+    # In the order of `mfscli -SMO`.
+    KINDS = ("statfs", "getattr", "setattr", "lookup", "mkdir", "rmdir", "symlink", "readlink", "mknod", "unlink", "rename", "link",
+             "readdir", "open", "read", "write")
+    programs = ("mfsmaster", "mfschunkserver", "mfsmount", "mfscli")
+    client_program = "mfsmount"
+    LOOKUP = "lookup"
+
+    @classmethod
+    def why_not(cls):
+        reason = super().why_not()
+        return reason and f"optional: {reason} (tools/setup realfs)"
+
+    def prepare(self):
+        self.directory = f"{self.hosts.directory}/mfs"
+        os.makedirs(f"{self.directory}/chunks")
+        shutil.copy("/var/lib/mfs/metadata.mfs.empty", f"{self.directory}/metadata.mfs")
+        common = (f"WORKING_USER = root\nWORKING_GROUP = root\nNICE_LEVEL = 0\nDISABLE_OOM_KILLER = 0\n"
+                  f"DATA_PATH = {self.directory}\n")
+        self.hosts.write("mfs/exports", "* / rw,alldirs,admin,maproot=0:0\n")
+        self.hosts.write("mfs/topology", "")
+        self.hosts.write("mfs/disks", f"{self.directory}/chunks\n")
+        self.hosts.write("mfs/master", f"{common}EXPORTS_FILENAME = {self.directory}/exports\n"
+                                       f"TOPOLOGY_FILENAME = {self.directory}/topology\n")
+        self.hosts.write("mfs/chunkserver", f"{common}HDD_CONF_FILENAME = {self.directory}/disks\nMASTER_HOST = {SERVER}\n"
+                                            "MASTER_RECONNECTION_DELAY = 1\n")
+        self.hosts.write("mfs/client", "")
+
+    def start(self):
+        # -a: takes over the change logs of a master that was killed
+        self.start_server("mfsmaster", "-a", "-f", "-c", f"{self.directory}/master", "start")
+        self.wait_for(lambda: self.listens(self.CLIENTS), "the master")
+        self.start_server("mfschunkserver", "-f", "-c", f"{self.directory}/chunkserver", "start")
+        self.wait_for(lambda: self.listens(self.CHUNKS), "the chunk server")
+
+    def client_command(self):
+        return ["mfsmount", "-f", "-c", f"{self.directory}/client", "-H", SERVER, "-o", "mfsnice=0,mfsallowoomkiller", self.point]
+
+    def fill(self):
+        """From the server's namespace: no way to go."""
+        client = self.far.start(*self.client_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        inside = ["nsenter", "-t", str(self.far.pid), "-m"]
+        try:
+            wait_until(lambda: client.poll() is None and subprocess.run([*inside, "mountpoint", "-q", self.point],
+                                                                        check=False).returncode == 0, START_SECONDS_MAX, "the client")
+            subprocess.run([*inside, "cp", "-a", f"{self.served}/.", self.point], check=True)
+        finally:
+            subprocess.run([*inside, "umount", self.point], check=False)
+            client.wait(START_SECONDS_MAX)
+
+    def counters(self):
+        """Of all sessions that are there, without the server's own."""
+        total = collections.Counter()
+        for mode in ("0", "1"):  # of the last hour, and of this one
+            told = subprocess.run(["nsenter", "-t", str(self.far.pid), "-n", "mfscli", "-n", "-p", "-s", "|", "-H", SERVER, "-SMO", "-m", mode],
+                                  capture_output=True, text=True, check=True).stdout
+            for session in filter(None, told.splitlines()):
+                _, address, _, *counts, _ = session.split("|")
+                if address != SERVER:
+                    total.update(dict(zip(self.KINDS, map(int, counts))))
+        return +total

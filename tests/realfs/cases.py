@@ -1,0 +1,192 @@
+"""What must hold over every real network filesystem: a client of it on each of two hosts, its servers 0.7 ms away."""
+
+import os
+import pathlib
+import subprocess
+import time
+import unittest
+
+from copper import wait_until
+from import_storm import Workload, package_tree
+from test_mpirun import ClusterTestCase
+import tree
+
+SECONDS_MAX = 120
+ERROR_SECONDS = 2  # that an error is kept; then the filesystem is asked again
+MOUNT = "/tmp/root/copper"
+LARGE = 1900
+# What a program sees of a directory: names, attributes, link texts, contents, errors.
+LOOK = r"""
+import hashlib, os, stat, sys
+root = os.fsencode(sys.argv[1])
+for place, directories, files in os.walk(root):
+    directories.sort()
+    for name in sorted(directories + files):
+        path = os.path.join(place, name)
+        told = [path[len(root):]]
+        try:
+            said = os.lstat(path)
+            told += [oct(said.st_mode), said.st_uid, said.st_gid, said.st_size, said.st_mtime_ns]
+            if stat.S_ISLNK(said.st_mode):
+                told.append(os.readlink(path))
+            elif stat.S_ISREG(said.st_mode):
+                told.append(hashlib.sha256(open(path, "rb").read()).hexdigest())
+        except OSError as error:
+            told.append(error.strerror)
+        print(*told)
+"""
+
+
+class FilesystemTestCase(ClusterTestCase):
+    count = 2
+    filesystem = None  # a class of real_filesystems.py
+
+    @classmethod
+    def setUpClass(cls):
+        if reason := cls.filesystem.why_not():
+            raise unittest.SkipTest(reason)
+        super().setUpClass()
+        cls.source = f"{cls.hosts.directory}/served"
+        os.mkdir(cls.source)
+        cls.fill()
+        cls.remote = cls.filesystem(cls.hosts, cls.source).__enter__()
+        cls.addClassCleanup(cls.remote.close)
+        cls.tree = cls.remote.point
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.remote.unmount_all)
+        for host in self.hosts.names:
+            self.remote.mount(host)
+
+    def counted(self, action):
+        before = self.remote.counters()
+        action()
+        return self.remote.counters() - before
+
+
+class TreeCases(FilesystemTestCase):
+    @classmethod
+    def fill(cls):
+        tree.build(f"{cls.source}/nasty")
+        os.mkdir(f"{cls.source}/large")
+        for number in range(20):
+            os.makedirs(f"{cls.source}/numbered/d{number}")
+            for name in range(10):
+                pathlib.Path(cls.source, "numbered", f"d{number}", f"file-{name}").touch()
+        for number in range(LARGE):
+            pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
+
+    def look(self, host, root):
+        return self.hosts.check(host, "/usr/bin/python3", "-c", LOOK, root).splitlines()
+
+    def test_it_looks_as_it_does_directly(self):
+        expected = self.look("cn0", f"{self.tree}/nasty")
+        self.assertGreater(len(expected), 100)
+        self.launch_well()
+        for host in self.hosts.names:
+            self.assertEqual(expected, [line.replace(MOUNT, "") for line in self.look(host, f"{MOUNT}{self.tree}/nasty")])
+        self.stop_well()
+
+    def test_files_have_numbers_of_their_own_on_all_hosts(self):
+        self.launch_well()
+        place = f"{MOUNT}{self.tree}/numbered"
+        told = {}
+        for host in (*self.hosts.names, "cn0"):
+            told[host] = self.hosts.check(host, "find", place, "-printf", "%i %P\\n")
+            self.assertEqual(told["cn0"], told[host])
+            self.hosts.check(host, "sh", "-c", "echo 2 >/proc/sys/vm/drop_caches")
+        numbers = [line.split()[0] for line in told["cn0"].splitlines()]
+        self.assertEqual(len(numbers), len(set(numbers)), "different files are different")
+        self.assertEqual(1 + 20 * 11, len(numbers))
+        self.stop_well()
+
+    def test_one_stat_asks_for_one_name(self):
+        path = f"{self.tree}/large/file.1234"
+        direct = self.counted(lambda: self.hosts.check("cn0", "stat", path))
+        self.launch_well()
+        mirrored = self.counted(lambda: self.hosts.check("cn1", "stat", MOUNT + path))
+        self.assertLessEqual(mirrored[self.remote.LOOKUP], direct[self.remote.LOOKUP] + 2, mirrored)
+        self.stop_well()
+
+
+class ImportCases(FilesystemTestCase):
+    compared = ""  # for find
+
+    @classmethod
+    def fill(cls):
+        package = package_tree("numpy")
+        os.mkdir(f"{cls.source}/site")
+        subprocess.run(["cp", "-a", f"{package}/numpy", f"{cls.source}/site"], check=True)
+
+    def workload(self):
+        return Workload(packages=["numpy"], trees=[f"{self.tree}/site"])
+
+    def start_imports(self):
+        environment = {"PYTHONPATH": f"{MOUNT}{self.tree}/site", "PYTHONDONTWRITEBYTECODE": "1"}
+        return [self.hosts.start(host, *self.workload().command(MOUNT), **environment) for host in self.hosts.names for _ in range(2)]
+
+    def imports_under_way(self):
+        """In a new job."""
+        self.launch_well()
+        before = self.remote.counters()
+        running = self.start_imports()
+        wait_until(lambda: (self.remote.counters() - before)["open"] > 20, SECONDS_MAX, "the imports")
+        return running
+
+    def end_imports(self, running):
+        for process in running:
+            output, errors = process.communicate(timeout=SECONDS_MAX)
+            self.assertEqual(0, process.returncode, output + errors)
+
+    def test_each_file_is_opened_once(self):
+        self.launch_well()
+        counted = self.counted(lambda: self.end_imports(self.start_imports()))
+        opened = self.stats()["totals"]["backing"]["file_opens"]
+        self.assertLess(100, opened)
+        self.assertEqual(opened, counted["open"])
+        self.assertEqual({}, self.counted(lambda: self.end_imports(self.start_imports())), "all is there")
+        self.stop_well()
+
+    def test_servers_that_are_killed_and_come_back(self):
+        running = self.imports_under_way()
+        self.remote.kill()
+        if self.remote.fails_without_server:
+            for process in running:
+                process.communicate(timeout=SECONDS_MAX)
+        self.remote.start()
+        if not self.remote.fails_without_server:
+            self.end_imports(running)
+        for host in self.hosts.names:
+            wait_until(lambda host=host: self.hosts.run(host, "ls", self.tree).returncode == 0, SECONDS_MAX, f"the client of {host}")
+        time.sleep(ERROR_SECONDS)
+        self.check_files()
+        self.stop_well()
+
+    def check_files(self):
+        compare = (f"cd {self.source}/site && find . -type f {self.compared} -exec cmp {{}} {MOUNT}{self.tree}/site/{{}} ';' "
+                   "2>&1")
+        for host in self.hosts.names:
+            self.assertEqual("", self.hosts.check(host, "sh", "-c", compare))
+
+    def test_a_client_that_is_killed(self):
+        running = self.imports_under_way()
+        self.remote.kill_client("cn1")
+        self.end_imports(running)
+        self.stop_well()
+
+    def test_a_client_that_is_unmounted(self):
+        running = self.imports_under_way()
+        self.remote.unmount("cn1")
+        self.end_imports(running)
+        self.stop_well()
+
+    def test_a_client_that_stands_still(self):
+        running = self.imports_under_way()
+        self.remote.stop_client("cn1")
+        try:
+            self.end_imports(running)
+        finally:
+            self.remote.continue_client("cn1")
+        self.check_files()
+        self.stop_well()
