@@ -84,12 +84,12 @@ class ClusterTestCase(unittest.TestCase):
 
     def storm(self, package, hosts, processes=2):
         load = Workload(packages=[package], trees=[self.tree])
-        environment = {"PYTHONPATH": MOUNT + self.tree, "PYTHONDONTWRITEBYTECODE": "1"}
-        running = [self.hosts.start(host, *load.command(MOUNT), **environment)
-                   for host in hosts for _ in range(processes)]
+        self.end_imports(self.hosts.start_imports(load, MOUNT, hosts, processes))
+
+    def end_imports(self, running):
         for process in running:
-            _, text = process.communicate(timeout=120)
-            self.assertEqual(0, process.returncode, text)
+            output, errors = process.communicate(timeout=120)
+            self.assertEqual(0, process.returncode, output + errors)
 
 
 class NodesThatFail:

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -152,7 +153,7 @@ class Commands(MountTestCase):
     def test_status(self):
         # (On a busy machine even a local filesystem is one that is worth a line.)
         self.assertRegex(self.copper("status", "--mount", self.job.mount),
-                         rf"\A2 of 2 nodes serve; mirror of {self.tree} at {self.job.mount}\n"
+                         rf"\A2 of 2 nodes serve; mirror of {re.escape(self.tree)} at {re.escape(self.job.mount)}\n"
                          r"(  /\S* takes [\d.]+ ms for an operation.*\n)*\Z")
         status = json.loads(self.copper("status", "--json", "--mount", self.job.mount))
         self.assertEqual((1, 2, 2), (status["schema"], status["nodes"], status["serving"]))

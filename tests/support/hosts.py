@@ -253,6 +253,11 @@ class Hosts:
         return subprocess.Popen(self.inside(host, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 stdin=subprocess.DEVNULL, cwd="/", env=self.environment() | more)
 
+    def start_imports(self, workload, root, hosts, processes):
+        """Of the workload's first tree below `root` (empty: directly), so many on each of these hosts at once."""
+        environment = {"PYTHONPATH": root + workload.trees[0], "PYTHONDONTWRITEBYTECODE": "1"}
+        return [self.start(host, *workload.command(root), **environment) for host in hosts for _ in range(processes)]
+
     def processes(self, *programs):
         """The processes of all hosts, or those that run one of these programs, as {pid: host}, with pids as this
         process sees them."""

@@ -76,18 +76,25 @@ class FarServer:
 
     def start(self, *words, **more):
         """Starts a program where the server is."""
-        return subprocess.Popen(["nsenter", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words], stdin=subprocess.DEVNULL,
-                                cwd="/", **more)
+        return subprocess.Popen(self.inside(*words), stdin=subprocess.DEVNULL, cwd="/", **more)
+
+    def output(self, *words):
+        """What a program prints there."""
+        return subprocess.run(self.inside(*words), capture_output=True, text=True, check=True).stdout
+
+    def inside(self, *words):
+        return ["nsenter", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words]
 
 
 class RealFilesystem:
     """What all have in common: the servers behind the link, and a client on each host."""
 
+    task = "test"  # of tools/setup, which installs it
     client_program = None  # as ps(1) names it
     fails_without_server = False  # at once, instead of waiting for it
 
-    def __init__(self, hosts, served, microseconds=DELAY_MICROSECONDS):
-        self.hosts, self.served, self.microseconds = hosts, str(served), microseconds
+    def __init__(self, hosts, served):
+        self.hosts, self.served = hosts, str(served)
         self.point = f"{hosts.directory}/{self.name()}"
         self.clients = {}
         self.servers = []
@@ -101,12 +108,12 @@ class RealFilesystem:
         """The reason why it cannot run here, or None."""
         for program in cls.programs:
             if not shutil.which(program):
-                return f"{program} is not installed"
+                return f"{program} is not installed (tools/setup {cls.task})"
         return None if os.path.exists("/dev/net/tun") else "there is no /dev/net/tun"
 
     def __enter__(self):
         os.mkdir(self.point)
-        self.far = FarServer(self.hosts, self.microseconds)
+        self.far = FarServer(self.hosts)
         try:
             self.prepare()
             self.start()
@@ -141,12 +148,9 @@ class RealFilesystem:
         log = open(f"{self.hosts.directory}/{self.name()}.log", "a", encoding="utf-8")
         with log:
             self.servers.append(self.far.start(*words, stdout=log, stderr=log, start_new_session=True))
-        return self.servers[-1]
 
     def listens(self, port):
-        done = subprocess.run(["nsenter", "-t", str(self.far.pid), "-n", "ss", "-Hltn", f"sport = {port}"],
-                              capture_output=True, text=True, check=True)
-        return bool(done.stdout)
+        return bool(self.far.output("ss", "-Hltn", f"sport = {port}"))
 
     def wait_for(self, is_ready, what):
         """Until the servers have come so far. One that ends is an error."""
@@ -175,6 +179,10 @@ class RealFilesystem:
         wait_until(lambda: self.is_mounted(host) or client.poll() is not None, START_SECONDS_MAX, f"{self.name()} on {host}")
         if client.poll() is not None:
             raise CopperError(f"{self.name()} on {host}: {client.stderr.read()}")
+
+    def mount_all(self):
+        for host in self.hosts.names:
+            self.mount(host)
 
     def is_mounted(self, host):
         return f" {self.point} " in self.hosts.check(host, "cat", "/proc/self/mountinfo")
@@ -251,6 +259,7 @@ class Sshfs(RealFilesystem):
 class MooseFs(RealFilesystem):
     """A master and a chunk server."""
 
+    task = "realfs"
     CLIENTS, CHUNKS = 9421, 9422  # ports
     # In the order of `mfscli -SMO`.
     KINDS = ("statfs", "getattr", "setattr", "lookup", "mkdir", "rmdir", "symlink", "readlink", "mknod", "unlink", "rename", "link",
@@ -258,11 +267,6 @@ class MooseFs(RealFilesystem):
     programs = ("mfsmaster", "mfschunkserver", "mfsmount", "mfscli")
     client_program = "mfsmount"
     LOOKUP = "lookup"
-
-    @classmethod
-    def why_not(cls):
-        reason = super().why_not()
-        return reason and f"optional: {reason} (tools/setup realfs)"
 
     def prepare(self):
         self.directory = f"{self.hosts.directory}/mfs"
@@ -292,21 +296,18 @@ class MooseFs(RealFilesystem):
     def fill(self):
         """From the server's namespace: no way to go."""
         client = self.far.start(*self.client_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        inside = ["nsenter", "-t", str(self.far.pid), "-m"]
         try:
-            wait_until(lambda: client.poll() is None and subprocess.run([*inside, "mountpoint", "-q", self.point],
-                                                                        check=False).returncode == 0, START_SECONDS_MAX, "the client")
-            subprocess.run([*inside, "cp", "-a", f"{self.served}/.", self.point], check=True)
+            wait_until(lambda: f" {self.point} " in self.far.output("cat", "/proc/self/mountinfo"), START_SECONDS_MAX, "the client")
+            self.far.output("cp", "-a", f"{self.served}/.", self.point)
         finally:
-            subprocess.run([*inside, "umount", self.point], check=False)
+            self.far.start("umount", self.point).wait(START_SECONDS_MAX)
             client.wait(START_SECONDS_MAX)
 
     def counters(self):
         """Of all sessions that are there, without the server's own."""
         total = collections.Counter()
         for mode in ("0", "1"):  # of the last hour, and of this one
-            told = subprocess.run(["nsenter", "-t", str(self.far.pid), "-n", "mfscli", "-n", "-p", "-s", "|", "-H", SERVER, "-SMO", "-m", mode],
-                                  capture_output=True, text=True, check=True).stdout
+            told = self.far.output("mfscli", "-n", "-p", "-s", "|", "-H", SERVER, "-SMO", "-m", mode)
             for session in filter(None, told.splitlines()):
                 _, address, _, *counts, _ = session.split("|")
                 if address != SERVER:
