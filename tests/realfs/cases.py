@@ -126,7 +126,7 @@ class ImportCases(FilesystemTestCase):
         self.launch_well()
         before = self.remote.counters()
         running = self.start_imports()
-        wait_until(lambda: (self.remote.counters() - before)["open"] > 20, SECONDS_MAX, "the imports")
+        wait_until(lambda: (self.remote.counters() - before).total() > 50, SECONDS_MAX, "the imports")
         return running
 
     def test_each_file_is_opened_once(self):
@@ -134,7 +134,10 @@ class ImportCases(FilesystemTestCase):
         counted = self.counted(lambda: self.end_imports(self.start_imports()))
         opened = self.stats()["totals"]["backing"]["file_opens"]
         self.assertLess(100, opened)
-        self.assertEqual(opened, counted["open"])
+        if self.remote.opens_some_files_itself:
+            self.assertGreaterEqual(opened, counted["open"])
+        else:
+            self.assertEqual(opened, counted["open"])
         self.assertEqual({}, self.counted(lambda: self.end_imports(self.start_imports())), "all is there")
         self.stop_well()
 

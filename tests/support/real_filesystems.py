@@ -10,6 +10,7 @@ A filesystem is a class: RealFilesystem has the life cycle, the class has the se
 
 import collections
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import uuid
 
 from copper import CopperError, build_directory, wait_until
 
@@ -80,7 +82,10 @@ class FarServer:
 
     def output(self, *words):
         """What a program prints there."""
-        return subprocess.run(self.inside(*words), capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(self.inside(*words), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise CopperError(f"{' '.join(words)}: {done.stderr}")
+        return done.stdout
 
     def inside(self, *words):
         return ["nsenter", "-t", str(self.pid), "-m", "-u", "-n", "-p", "--", *words]
@@ -92,6 +97,7 @@ class RealFilesystem:
     task = "test"  # of tools/setup, which installs it
     client_program = None  # as ps(1) names it
     fails_without_server = False  # at once, instead of waiting for it
+    opens_some_files_itself = False
 
     def __init__(self, hosts, served):
         self.hosts, self.served = hosts, str(served)
@@ -130,7 +136,14 @@ class RealFilesystem:
         """Before the servers start for the first time."""
 
     def fill(self):
-        """Puts what is to be served there, if the servers do not serve the directory itself."""
+        """Copies there what is to be served, with a client beside the servers: no way to go."""
+        client = self.far.start(*self.client_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: f" {self.point} " in self.far.output("cat", "/proc/self/mountinfo"), START_SECONDS_MAX, "the client")
+            self.far.output("cp", "-a", f"{self.served}/.", self.point)
+        finally:
+            self.far.start("umount", self.point).wait(START_SECONDS_MAX)
+            client.wait(START_SECONDS_MAX)
 
     def start(self):
         """All servers; returns when they serve."""
@@ -236,6 +249,9 @@ class Sshfs(RealFilesystem):
     def program(cls):
         return next(filter(os.path.exists, cls.SFTP_PROGRAMS), None)
 
+    def fill(self):
+        """The server serves the directory itself."""
+
     def start(self):
         self.sessions += 1
         log = f"{self.hosts.directory}/sftp-{self.sessions}"
@@ -293,16 +309,6 @@ class MooseFs(RealFilesystem):
     def client_command(self):
         return ["mfsmount", "-f", "-c", f"{self.directory}/client", "-H", SERVER, "-o", "mfsnice=0,mfsallowoomkiller", self.point]
 
-    def fill(self):
-        """From the server's namespace: no way to go."""
-        client = self.far.start(*self.client_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            wait_until(lambda: f" {self.point} " in self.far.output("cat", "/proc/self/mountinfo"), START_SECONDS_MAX, "the client")
-            self.far.output("cp", "-a", f"{self.served}/.", self.point)
-        finally:
-            self.far.start("umount", self.point).wait(START_SECONDS_MAX)
-            client.wait(START_SECONDS_MAX)
-
     def counters(self):
         """Of all sessions that are there, without the server's own."""
         total = collections.Counter()
@@ -312,4 +318,148 @@ class MooseFs(RealFilesystem):
                 _, address, _, *counts, _ = session.split("|")
                 if address != SERVER:
                     total.update(dict(zip(self.KINDS, map(int, counts))))
+        return +total
+
+
+class GlusterFs(RealFilesystem):
+    """One brick, which glusterd starts."""
+
+    task = "realfs"
+    PORT = 24007
+    VOLUME = "mirrored"
+    programs = ("glusterd", "gluster", "glusterfs")
+    client_program = "glusterfs"
+    LOOKUP = "lookup"
+    fails_without_server = True  # with one brick
+    opens_some_files_itself = True  # it has what is in small files since it looked them up
+    LOCAL = {"release", "releasedir", "forget"}  # what the brick does by itself
+
+    def prepare(self):
+        for name, place in (("state", "/var/lib/glusterd"), ("logs", "/var/log/glusterfs"), ("run", "/run/gluster")):
+            directory = f"{self.hosts.directory}/gluster/{name}"
+            os.makedirs(directory)
+            os.makedirs(place, exist_ok=True)
+            self.far.output("mount", "--bind", directory, place)
+        self.brick = f"{self.hosts.directory}/gluster/brick"
+
+    def command(self, *words):
+        return self.far.output("gluster", "--mode=script", "volume", *words)
+
+    def start(self):
+        self.start_server("glusterd", "-N")
+        self.wait_for(lambda: self.listens(self.PORT), "glusterd")
+        if not os.path.exists(self.brick):
+            self.command("create", self.VOLUME, f"{SERVER}:{self.brick}", "force")
+            self.command("start", self.VOLUME)
+            self.command("profile", self.VOLUME, "start")
+        self.wait_for(lambda: re.search(r"Online +: Y", self.command("status", self.VOLUME, "detail")), "the brick")
+
+    def server_programs(self):
+        return [*super().server_programs(), "glusterfsd", "glusterfs"]
+
+    def client_command(self):
+        return ["glusterfs", "-N", "--acl", "-l", f"{self.hosts.directory}/gluster/client.log", "--volfile-server", SERVER, "--volfile-id",
+                self.VOLUME, self.point]
+
+    def counters(self):
+        told = self.command("profile", self.VOLUME, "info", "cumulative")
+        counts = re.findall(r"[nu]s +(\d+) +([A-Z]+)$", told, re.MULTILINE)
+        return +collections.Counter({kind.lower(): int(count) for count, kind in counts if kind.lower() not in self.LOCAL})
+
+
+class CephFs(RealFilesystem):
+    """A monitor, one OSD, two MDS, of which one stands by; clients are ceph-fuse."""
+
+    task = "realfs"
+    MONITOR = 3300  # port
+    OSD_BYTES = 4 << 30  # in a sparse file
+    MDS = ("a", "b")
+    programs = ("ceph", "ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse")
+    client_program = "ceph-fuse"
+    LOOKUP = "lookup"
+    opens_some_files_itself = True  # those for which it has capabilities
+
+    def prepare(self):
+        self.directory = f"{self.hosts.directory}/ceph"
+        for kind in ("mon", "osd", *(f"mds-{name}" for name in self.MDS)):
+            os.makedirs(f"{self.directory}/{kind}")
+        identity = str(uuid.uuid4())
+        self.configuration = f"{self.directory}/ceph.conf"
+        self.hosts.write("ceph/ceph.conf", f"""[global]
+fsid = {identity}
+mon host = v2:{SERVER}:{self.MONITOR}
+auth cluster required = none
+auth service required = none
+auth client required = none
+run dir = {self.directory}
+admin socket = {self.directory}/$name.socket
+log file = {self.directory}/$name.log
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg num = 8
+osd crush chooseleaf type = 0
+bluestore block size = {self.OSD_BYTES}
+mon allow pool size one = true
+mds beacon grace = 10
+[mon]
+mon data = {self.directory}/mon
+[osd]
+osd data = {self.directory}/osd
+[mds]
+mds data = {self.directory}/mds-$id
+[client]
+client acl type = posix_acl
+fuse default permissions = false
+admin socket =
+log file =
+""")
+        self.far.output("monmaptool", "--create", "--fsid", identity, "--addv", "a", f"[v2:{SERVER}:{self.MONITOR}]",
+                        f"{self.directory}/monmap")
+        self.far.output("ceph-mon", "-c", self.configuration, "--mkfs", "-i", "a", "--monmap", f"{self.directory}/monmap")
+
+    def command(self, *words):
+        return self.far.output("ceph", "-c", self.configuration, *words)
+
+    def start_part(self, program, name):
+        self.start_server(program, "-c", self.configuration, "-f", "-i", name)
+
+    def start(self):
+        self.start_part("ceph-mon", "a")
+        self.wait_for(lambda: self.listens(self.MONITOR), "the monitor")
+        is_new = not os.path.exists(f"{self.directory}/osd/block")
+        if is_new:
+            identity = str(uuid.uuid4())
+            self.command("osd", "new", identity)
+            self.far.output("ceph-osd", "-c", self.configuration, "--mkfs", "-i", "0", "--osd-uuid", identity)
+        self.start_part("ceph-osd", "0")
+        if is_new:
+            for pool in ("metadata", "content"):
+                self.command("osd", "pool", "create", pool)
+            self.command("fs", "new", "mirrored", "metadata", "content")
+        for name in self.MDS:
+            self.start_part("ceph-mds", name)
+        self.wait_for(lambda: self.active_mds() is not None, "an MDS")
+
+    def active_mds(self):
+        infos = json.loads(self.command("fs", "dump", "--format", "json"))["filesystems"][0]["mdsmap"]["info"].values()
+        return next((info["name"] for info in infos if info["state"] == "up:active"), None)
+
+    def kill_mds(self, name):
+        for pid in self.hosts.processes_in({"server": self.far.pid}, "ceph-mds"):
+            if name.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
+
+    def client_command(self):
+        return ["ceph-fuse", "-f", "-c", self.configuration, "-n", "client.admin", self.point]
+
+    def counters(self):
+        total = collections.Counter()
+        for part in ("osd.0", *(f"mds.{name}" for name in self.MDS)):
+            path = f"{self.directory}/{part}.socket"
+            if os.path.exists(path):
+                told = json.loads(self.command("--admin-daemon", path, "perf", "dump"))
+                for name, count in told.get("mds_server", {}).items():
+                    if kind := re.fullmatch("req_(.*)_latency", name):
+                        total[kind[1]] += count["avgcount"]
+                total["read"] += told.get("osd", {}).get("op_r", 0)
         return +total
