@@ -67,9 +67,8 @@ class MountMap {
     // several places, the first of them.
     std::string filesystem_of(std::string_view path) const;
 
-    // Whether inode numbers of this filesystem (as filesystem_of() names it) are the same on all nodes, and
-    // stay.
-    bool numbers_files(const std::string& filesystem) const { return !numberless_.contains(filesystem); }
+    // Whether inode numbers of the filesystem of `path` are the same on all nodes, and stay.
+    bool numbers_files(std::string_view path) const { return !numberless_.contains(filesystem_of(path)); }
 
     // Whether both have the same mounts on the way to `path`, at `path` included.
     bool agrees(const MountMap& other, std::string_view path) const;

@@ -167,7 +167,7 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
         return tl::unexpected(names.error());
     }
     complete_types(*names, fd, *calls_, directory.counters);
-    if (!numbers_files(directory.path)) {
+    if (!directory.place.mounts->numbers_files(directory.place.path)) {
         for (std::size_t i = 0; i < names->size(); ++i) {
             names->set_inode(i, number_of(join_path(directory.path, names->text(i))));
         }
@@ -288,7 +288,7 @@ ObjectPtr PosixBacking::read_batch(const ObjectKey& key, ReadCounters& counters)
         return std::any_of(mounts.begin(), mounts.end(),
                            [&](const auto& mount) { return mount.first == name; });
     };
-    const bool has_numbers = numbers_files(key.path);
+    const bool has_numbers = opened->mounts->numbers_files(opened->path);
     Entries entries(names->names.size(), tl::unexpected(EAGAIN));
     const auto look_up = [&](std::size_t i) {
         const Listing::Entry& known = names->names[i];

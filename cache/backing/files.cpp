@@ -93,11 +93,11 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
             .timed(Pace::Kind::open,
                    // O_NONBLOCK: opening a FIFO must not wait for its other end.
                    [&] { return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters); })
-            .map([](PathOpener::Opened opened) { return std::move(opened.fd); });
-    };
-    const auto numbered = [&key, has_numbers = numbers_files(key.path)](Attributes attributes) {
-        attributes.inode = has_numbers ? attributes.inode : number_of(key.path);
-        return attributes;
+            // The mount may be gone from its place before the file is closed (umount -l).
+            .map([](PathOpener::Opened opened) {
+                return OpenFiles::Opened{.fd = std::move(opened.fd),
+                                         .has_number = opened.mounts->numbers_files(opened.path)};
+            });
     };
     const OpenFiles::Wanted wanted{.path = key.path, .version = key.version};
     int error = EAGAIN;
@@ -110,6 +110,10 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
             return make_error(file.error());
         }
         const int fd = (*file)->fd.get();
+        const auto numbered = [&key, has_number = (*file)->has_number](Attributes attributes) {
+            attributes.inode = has_number ? attributes.inode : number_of(key.path);
+            return attributes;
+        };
         auto seen = settled_stat(fd, clocks_, patience, counters);
         if (seen && !is_wanted(numbered(seen->attributes), key)) {
             // The client may be mistaken: where sshfs loses its server, it answers a read with no bytes, and

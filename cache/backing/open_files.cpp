@@ -39,8 +39,8 @@ SystemResult<OpenFiles::FilePtr> OpenFiles::get(const Wanted& wanted, const Open
     if (others.valid()) {
         return others.get();
     }
-    SystemResult<FilePtr> file = open().map([id](UniqueFd fd) {
-        return std::make_shared<const File>(File{std::move(fd), id});
+    SystemResult<FilePtr> file = open().map([id](Opened opened) {
+        return std::make_shared<const File>(File{std::move(opened), id});
     });
     promise.set_value(file);
     if (!file) {

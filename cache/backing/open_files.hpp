@@ -30,12 +30,15 @@ class OpenFiles {
         std::uint64_t version = 0;  // ObjectKey::version
         auto operator<=>(const Wanted&) const = default;
     };
-    struct File {
+    struct Opened {
         UniqueFd fd;
+        bool has_number = true;  // an inode number that is the same on all nodes
+    };
+    struct File : Opened {
         std::uint64_t id = 0;  // tells it from a later opening of the same path
     };
     using FilePtr = std::shared_ptr<const File>;
-    using Open = std::function<SystemResult<UniqueFd>()>;
+    using Open = std::function<SystemResult<Opened>()>;
 
     // The file if it is open, otherwise what `open` makes of it. `open` runs without a lock.
     SystemResult<FilePtr> get(const Wanted& wanted, const Open& open);

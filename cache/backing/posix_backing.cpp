@@ -29,11 +29,6 @@ std::string PosixBacking::filesystem_of(const std::string& path) {
     return mounts_.current()->filesystem_of(path);
 }
 
-bool PosixBacking::numbers_files(const std::string& path) {
-    const auto mounts = mounts_.current();
-    return mounts->numbers_files(mounts->filesystem_of(path));
-}
-
 ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
     ReadCounters counters(trees_.contains(key.path) ? within_trees_ : outside_trees_, progress,
                           paces_.of(filesystem_of(key.path)));
@@ -85,7 +80,7 @@ ObjectPtr PosixBacking::read_entry(const std::string& path, ReadCounters& counte
     if (!entry) {
         return entry.error() == ENOENT ? make_absent() : make_error(entry.error());
     }
-    if (!numbers_files(path)) {
+    if (!parent->mounts->numbers_files(join_path(parent->path, name))) {
         entry->entry.attributes.inode = number_of(path);
     }
     const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));

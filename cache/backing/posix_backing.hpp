@@ -51,7 +51,6 @@ class PosixBacking final : public BackingStore {
                          std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries, const ReadCounters& counters);
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
-    bool numbers_files(const std::string& path);
     struct OpenDirectory;
     SystemResult<ListedDirectories::Found> list_once(OpenDirectory& directory);
     ListedDirectories::Found list_directory(const std::string& path, ReadCounters& counters);
