@@ -20,12 +20,13 @@ constexpr std::size_t due_of_a_tick_max = 1024;
 
 // Errors that may be the trouble of one node. All nodes might also get them.
 constexpr std::array errors_to_doubt = {
-    EIO,         EREMOTEIO,   ESTALE,      ENODEV,       ENXIO,  // its mount is broken or stale
-    ENOENT,      ENOTDIR,                                        // or missing
-    ENOTCONN,    ETIMEDOUT,   EHOSTDOWN,   EHOSTUNREACH, ECONNREFUSED, ECONNRESET, ESHUTDOWN, ENETDOWN,
-    ENETUNREACH,                                    // its network
-    EACCES,      EKEYEXPIRED, EKEYREVOKED, ENOKEY,  // its ticket has expired
-    EMFILE,      ENFILE,      ENOMEM,               // it has no resources left
+    EIO,          EREMOTEIO,   ESTALE,      ENODEV,       ENXIO,  // its mount is broken or stale
+    ENOENT,       ENOTDIR,                                        // or missing
+    ENOTCONN,     ETIMEDOUT,   EHOSTDOWN,   EHOSTUNREACH, ECONNREFUSED, ECONNRESET, ESHUTDOWN, ENETDOWN,
+    ENETUNREACH,   // its network
+    ECONNABORTED,  // its FUSE client died meanwhile (fuse_abort_conn() of Linux)
+    EACCES,       EKEYEXPIRED, EKEYREVOKED, ENOKEY,  // its ticket has expired
+    EMFILE,       ENFILE,      ENOMEM,               // it has no resources left
 };
 
 // Nothing if the object is beyond doubt.

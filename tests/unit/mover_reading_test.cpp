@@ -339,9 +339,9 @@ struct BrokenReader : Node {
 TEST(MoverReading, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
     const ObjectPtr nothing = make_object(Directory());
     for (const ObjectPtr& met :
-         {make_error(EIO), make_error(ENOTCONN), make_error(ENOENT), make_error(EMFILE), make_error(EACCES),
-          make_error(EKEYEXPIRED), make_error(EKEYREVOKED), make_error(ENOKEY), make_error(ENETDOWN),
-          make_error(ENETUNREACH), nothing}) {
+         {make_error(EIO), make_error(ENOTCONN), make_error(ECONNABORTED), make_error(ENOENT),
+          make_error(EMFILE), make_error(EACCES), make_error(EKEYEXPIRED), make_error(EKEYREVOKED),
+          make_error(ENOKEY), make_error(ENETDOWN), make_error(ENETUNREACH), nothing}) {
         BrokenReader reader(met);
         EXPECT_FALSE(reader.has_resigned()) << "not before another node has read better";
         const ObjectPtr object = small_object();
