@@ -126,7 +126,7 @@ class ImportCases(FilesystemTestCase):
         self.launch_well()
         before = self.remote.counters()
         running = self.start_imports()
-        wait_until(lambda: (self.remote.counters() - before).total() > 50, SECONDS_MAX, "the imports")
+        wait_until(lambda: (self.remote.counters() - before).total() > 100, SECONDS_MAX, "the imports")
         return running
 
     def test_each_file_is_opened_once(self):

@@ -94,10 +94,11 @@ class FarServer:
 class RealFilesystem:
     """What all have in common: the servers behind the link, and a client on each host."""
 
-    task = "test"  # of tools/setup, which installs it
+    task = "realfs"  # of tools/setup, which installs it
     client_program = None  # as ps(1) names it
     fails_without_server = False  # at once, instead of waiting for it
     opens_some_files_itself = False
+    LOOKUP = "lookup"  # how the counters name it
 
     def __init__(self, hosts, served):
         self.hosts, self.served = hosts, str(served)
@@ -136,7 +137,7 @@ class RealFilesystem:
         """Before the servers start for the first time."""
 
     def fill(self):
-        """Copies there what is to be served, with a client beside the servers: no way to go."""
+        """Copies there what is to be served, with a client beside the servers, where nothing is delayed."""
         client = self.far.start(*self.client_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_until(lambda: f" {self.point} " in self.far.output("cat", "/proc/self/mountinfo"), START_SECONDS_MAX, "the client")
@@ -235,9 +236,10 @@ class Sshfs(RealFilesystem):
 
     PORT = 5000
     SFTP_PROGRAMS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server")
+    task = "test"
     programs = ("sshfs",)
     client_program = "sshfs"
-    LOOKUP = "lstat"  # how the counters name it
+    LOOKUP = "lstat"
     fails_without_server = True
     sessions = 0
 
@@ -275,14 +277,12 @@ class Sshfs(RealFilesystem):
 class MooseFs(RealFilesystem):
     """A master and a chunk server."""
 
-    task = "realfs"
     CLIENTS, CHUNKS = 9421, 9422  # ports
     # In the order of `mfscli -SMO`.
     KINDS = ("statfs", "getattr", "setattr", "lookup", "mkdir", "rmdir", "symlink", "readlink", "mknod", "unlink", "rename", "link",
              "readdir", "open", "read", "write")
     programs = ("mfsmaster", "mfschunkserver", "mfsmount", "mfscli")
     client_program = "mfsmount"
-    LOOKUP = "lookup"
 
     def prepare(self):
         self.directory = f"{self.hosts.directory}/mfs"
@@ -324,15 +324,13 @@ class MooseFs(RealFilesystem):
 class GlusterFs(RealFilesystem):
     """One brick, which glusterd starts."""
 
-    task = "realfs"
     PORT = 24007
     VOLUME = "mirrored"
     programs = ("glusterd", "gluster", "glusterfs")
     client_program = "glusterfs"
-    LOOKUP = "lookup"
     fails_without_server = True  # with one brick
     opens_some_files_itself = True  # it has what is in small files since it looked them up
-    LOCAL = {"release", "releasedir", "forget"}  # what the brick does by itself
+    NO_REQUESTS = {"release", "releasedir", "forget"}  # the brick counts them, but no client asks for them
 
     def prepare(self):
         for name, place in (("state", "/var/lib/glusterd"), ("logs", "/var/log/glusterfs"), ("run", "/run/gluster")):
@@ -358,25 +356,23 @@ class GlusterFs(RealFilesystem):
         return [*super().server_programs(), "glusterfsd", "glusterfs"]
 
     def client_command(self):
-        return ["glusterfs", "-N", "--acl", "-l", f"{self.hosts.directory}/gluster/client.log", "--volfile-server", SERVER, "--volfile-id",
-                self.VOLUME, self.point]
+        return ["glusterfs", "-N", "--acl", "-l", f"{self.hosts.directory}/gluster/client.log", "--volfile-server", SERVER,
+                "--volfile-id", self.VOLUME, self.point]
 
     def counters(self):
         told = self.command("profile", self.VOLUME, "info", "cumulative")
         counts = re.findall(r"[nu]s +(\d+) +([A-Z]+)$", told, re.MULTILINE)
-        return +collections.Counter({kind.lower(): int(count) for count, kind in counts if kind.lower() not in self.LOCAL})
+        return +collections.Counter({kind.lower(): int(count) for count, kind in counts if kind.lower() not in self.NO_REQUESTS})
 
 
 class CephFs(RealFilesystem):
     """A monitor, one OSD, two MDS, of which one stands by; clients are ceph-fuse."""
 
-    task = "realfs"
     MONITOR = 3300  # port
     OSD_BYTES = 4 << 30  # in a sparse file
     MDS = ("a", "b")
     programs = ("ceph", "ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse")
     client_program = "ceph-fuse"
-    LOOKUP = "lookup"
     opens_some_files_itself = True  # those for which it has capabilities
 
     def prepare(self):
@@ -400,6 +396,7 @@ osd pool default pg num = 8
 osd crush chooseleaf type = 0
 bluestore block size = {self.OSD_BYTES}
 mon allow pool size one = true
+# With the monitor's tick (5 s) or less, it never takes an MDS for lost.
 mds beacon grace = 10
 [mon]
 mon data = {self.directory}/mon
