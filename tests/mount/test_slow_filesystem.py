@@ -219,12 +219,13 @@ class ClientsOfOtherMake(SlowTestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.source = cls.make_directory()
-        os.mkdir(f"{cls.source}/large")
-        for number in range(cls.FILES):
-            pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
+        for directory, files in (("large", cls.FILES), ("small", 200)):
+            os.mkdir(f"{cls.source}/{directory}")
+            for number in range(files):
+                pathlib.Path(cls.source, directory, f"file.{number:04}").touch()
 
-    def mirror(self, client):
-        slow = self.serve(f"metadata_latency_ms = {self.LATENCY_MS}\nopens_directories_itself = 1\n" + client)
+    def mirror(self, client, latency_ms=LATENCY_MS):
+        slow = self.serve(f"metadata_latency_ms = {latency_ms}\nopens_directories_itself = 1\n" + client)
         original = slow.mount()
         return slow, original, self.launch(nodes=2, trees=[original])
 
@@ -236,16 +237,17 @@ class ClientsOfOtherMake(SlowTestCase):
                 self.assertEqual(2, slow.counters()["lookup"])
 
     def test_status_tells_the_pace(self):
+        latency_ms = 20  # much more than the answers of many lookups at once take on a busy machine
         for client in ("", self.SERIAL):
             with self.subTest(client):
-                _, original, job = self.mirror(client)
-                directory = job.mirrored(1, f"{original}/large")
-                for number in range(0, self.FILES, 10):
+                _, original, job = self.mirror(client, latency_ms)
+                directory = job.mirrored(1, f"{original}/small")
+                for number in range(0, 200, 10):
                     os.stat(f"{directory}/file.{number:04}")
                 for name in sorted(os.listdir(directory)):
                     os.stat(f"{directory}/{name}")
                 told = re.search(rf"  {original} takes ([\d.]+) ms for an operation(.*)\n", job.status())
-                self.assertLessEqual(self.LATENCY_MS, float(told[1]))
+                self.assertLessEqual(latency_ms, float(told[1]))
                 self.assertEqual(", and looks up one name at a time in a directory" if client else "", told[2])
 
     def test_a_list_with_attributes_asks_for_each_name_once(self):

@@ -291,6 +291,11 @@ class Copper:
         reasons = {"fabric": ("passed_on", "unshared_reads"), "fallbacks": ("peer_lost", "direct_reads")}
         return sum(totals[group][why] for group, whys in reasons.items() for why in whys)
 
+    def guessed_files(self):
+        """How many files were fetched ahead, perhaps in vain: where the filesystem seemed slow, as a busy machine's does."""
+        fuse = self.totals()["fuse"]
+        return sum(fuse[f"{guesser}_fetched"] for guesser in ("siblings", "imports", "libraries"))
+
     def daemons(self):
         """The daemons' pids by rank, from their own records."""
         found = {}
