@@ -18,15 +18,11 @@ constexpr std::size_t levels_max = 16;
 // Other nodes wait for answers during a tick. The next tick does the rest.
 constexpr std::size_t due_of_a_tick_max = 1024;
 
-// Errors that may be the trouble of one node. All nodes might also get them.
-constexpr std::array errors_to_doubt = {
-    EIO,          EREMOTEIO,   ESTALE,      ENODEV,       ENXIO,  // its mount is broken or stale
-    ENOENT,       ENOTDIR,                                        // or missing
-    ENOTCONN,     ETIMEDOUT,   EHOSTDOWN,   EHOSTUNREACH, ECONNREFUSED, ECONNRESET, ESHUTDOWN, ENETDOWN,
-    ENETUNREACH,   // its network
-    ECONNABORTED,  // its FUSE client died meanwhile (fuse_abort_conn() of Linux)
-    EACCES,       EKEYEXPIRED, EKEYREVOKED, ENOKEY,  // its ticket has expired
-    EMFILE,       ENFILE,      ENOMEM,               // it has no resources left
+// Errors that come of a path or of what lies there, whoever reads it. (EAGAIN: it changes all the time.
+// E2BIG: it is more than Copper takes.) Any other may be the trouble of one node: of its mount, its network,
+// its ticket, its resources.
+constexpr std::array errors_of_all_nodes = {
+    EAGAIN, E2BIG, EFBIG, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOTSUP, EOVERFLOW, ERANGE,
 };
 
 // Nothing if the object is beyond doubt.
@@ -37,7 +33,8 @@ std::optional<int> doubt_of(const Object& object) {
         return Finding::empty;
     }
     const int error = object.error().value();
-    const bool is_doubtful = std::ranges::find(errors_to_doubt, error) != errors_to_doubt.end();
+    const bool is_doubtful =
+        error != 0 && std::ranges::find(errors_of_all_nodes, error) == errors_of_all_nodes.end();
     return is_doubtful ? std::optional(error) : std::nullopt;
 }
 

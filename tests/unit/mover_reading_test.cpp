@@ -341,7 +341,8 @@ TEST(MoverReading, AReaderThatCannotReadWhatAnotherCanResignsForAWhile) {
     for (const ObjectPtr& met :
          {make_error(EIO), make_error(ENOTCONN), make_error(ECONNABORTED), make_error(ENOENT),
           make_error(EMFILE), make_error(EACCES), make_error(EKEYEXPIRED), make_error(EKEYREVOKED),
-          make_error(ENOKEY), make_error(ENETDOWN), make_error(ENETUNREACH), nothing}) {
+          make_error(ENOKEY), make_error(ENETDOWN), make_error(ENETUNREACH), make_error(EPIPE),
+          make_error(EPROTO), make_error(EPERM), make_error(EDQUOT), nothing}) {
         BrokenReader reader(met);
         EXPECT_FALSE(reader.has_resigned()) << "not before another node has read better";
         const ObjectPtr object = small_object();
@@ -507,12 +508,14 @@ TEST(MoverReading, WhereTheNextReaderIsLostAThirdReads) {
     EXPECT_EQ(interests[0].second.findings.size(), 1U);
 }
 
-TEST(MoverReading, AnErrorThatNoMountExplainsIsPublishedAtOnce) {
-    Node reader(reader_of(listing_key));
-    reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
-    reader.mover.read_done(listing_key, make_error(ELOOP), start);
-    EXPECT_EQ(reader.effects.take<Publication>().size(), 1U);
-    EXPECT_TRUE(reader.effects.take<Interest>().empty());
+TEST(MoverReading, AnErrorOfThePathItselfIsPublishedAtOnce) {
+    for (const int error : {EAGAIN, E2BIG, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOTSUP}) {
+        Node reader(reader_of(listing_key));
+        reader.mover.receive(at(listing_key, 1), Interest{.key = listing_key}, start);
+        reader.mover.read_done(listing_key, make_error(error), start);
+        EXPECT_EQ(reader.effects.take<Publication>().size(), 1U) << error;
+        EXPECT_TRUE(reader.effects.take<Interest>().empty()) << error;
+    }
 }
 
 TEST(MoverReading, ASlowReaderHasOneOtherReadTooAndTheFirstAnswerWins) {
