@@ -214,6 +214,12 @@ def measure_cold(workload, nodes, processes):
     return {key: after[key] - before[key] for key in after}
 
 
+def spread(numbers):
+    """Their median, the least and the most."""
+    numbers = list(numbers)
+    return f"{statistics.median(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
+
+
 def print_table(rows, out=sys.stdout):
     """Aligned columns; the first row is the head."""
     rows = [[str(cell) for cell in row] for row in rows]
