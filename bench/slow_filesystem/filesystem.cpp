@@ -203,6 +203,7 @@ std::optional<struct stat> SlowFilesystem::attributes(const std::string& path) c
     if (::fstatat(source_.get(), path.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
         return std::nullopt;
     }
+    st.st_ctim.tv_sec -= options_.age_seconds;
     if (S_ISLNK(st.st_mode)) {
         const auto found = target(path);
         st.st_size = found ? static_cast<off_t>(found->size()) : st.st_size;

@@ -1,6 +1,7 @@
 // A read-only view of a directory that answers as late as a parallel filesystem would.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@ struct SlowFilesystemOptions {
     // Each request is written here: its time of arrival and of the answer (steady clock, ns), what is asked,
     // whether it is there, offset, bytes and path. Empty: none is.
     std::string trace = {};
+    // Everything looks as if it had last changed so much earlier (ctime). Of a tree that was made a moment
+    // ago, Copper asks more (cache/backing/filesystem_clock.hpp); those of parallel filesystems are old.
+    std::time_t age_seconds = 3600;
     bool hides_acls = false;  // the lists of extended attributes do not name them, as MooseFS's do not
 };
 

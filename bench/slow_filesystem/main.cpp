@@ -4,6 +4,7 @@
 //   [--hide-acls] copper_slow_filesystem --counters FILE
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -21,6 +22,7 @@ struct Words {
     std::string shared;
     std::string trace;
     std::string counters;
+    std::time_t age_seconds = SlowFilesystemOptions().age_seconds;
     bool hides_acls = false;
 };
 
@@ -69,6 +71,7 @@ int serve(const Words& words) {
                                                .model = *model,
                                                .shared = *shared,
                                                .trace = words.trace,
+                                               .age_seconds = words.age_seconds,
                                                .hides_acls = words.hides_acls});
     return served ? 0 : fail(served.error());
 }
@@ -86,11 +89,14 @@ int main(int count, char** arguments) {
     auto* const model =
         app.add_option("--model", words.model, "A preset or a TOML file")->capture_default_str();
     auto* const trace = app.add_option("--trace", words.trace, "Write each request into this file");
+    auto* const age =
+        app.add_option("--age", words.age_seconds, "All last changes look so many seconds older")
+            ->capture_default_str();
     auto* const hide = app.add_flag("--hide-acls", words.hides_acls,
                                     "Do not list access control lists; asked for by name, they are there");
     app.add_option("--counters", words.counters,
                    "Print the counters of a shared file as JSON, and nothing else")
-        ->excludes(source, mount_point, shared, model, trace, hide);
+        ->excludes(source, mount_point, shared, model, trace, age, hide);
     try {
         app.parse(count, arguments);
         if (!words.counters.empty()) {

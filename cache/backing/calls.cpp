@@ -96,14 +96,29 @@ SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCou
     return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
 }
 
+SystemResult<Attributes> stat_anew(int file, ReadCounters& counters) {
+    counters.count(&BackingCounters::file_opens);
+    const UniqueFd anew(
+        ::open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (!anew) {
+        return tl::unexpected(errno);
+    }
+    return status_at(anew.get(), "", counters, Ask::server).map([](const Status& status) {
+        return status.attributes;
+    });
+}
+
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, milliseconds& patience,
                                     ReadCounters& counters, Ask whom) {
     const auto look = [&]() -> SystemResult<std::pair<Observed, milliseconds>> {
         return status_at(file, "", counters, whom).map([&](const Status& status) {
             const auto wait = clocks.time_to_settle(status.filesystem, status.attributes.changed,
                                                     [file] { return is_local(file); });
-            return std::pair(Observed{.attributes = status.attributes, .is_settled = wait == milliseconds(0)},
-                             wait);
+            return std::pair(
+                Observed{.attributes = status.attributes,
+                         .is_settled = wait == milliseconds(0),
+                         .may_be_stale = clocks.may_be_stale(status.filesystem, status.attributes.changed)},
+                wait);
         });
     };
     auto found = look();

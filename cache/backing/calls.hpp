@@ -18,6 +18,10 @@ inline constexpr int read_attempts_max = 3;
 // For `name` in an open directory, without following a link. If `name` is empty, for the open file itself.
 SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters);
 
+// Of an open file, as a new opening has them. Clients promise that an opening sees what others closed before
+// (close-to-open consistency, nfs(5)); until then they may answer with attributes that they keep.
+SystemResult<Attributes> stat_anew(int file, ReadCounters& counters);
+
 // The target of a symbolic link. EINVAL: it is none.
 SystemResult<std::string> readlink_at(int directory, const std::string& name, ReadCounters& counters);
 
@@ -31,6 +35,7 @@ inline constexpr std::chrono::milliseconds patience_max{1300};
 struct Observed {
     Attributes attributes;
     bool is_settled = false;
+    bool may_be_stale = false;  // FilesystemClocks::may_be_stale()
 };
 // `server`: not the attributes that the filesystem's client may have kept (AT_STATX_FORCE_SYNC of statx(2)).
 enum class Ask : std::uint8_t { client, server };

@@ -61,7 +61,7 @@ SystemResult<std::optional<Extent>> read_once(int file, const SystemResult<Obser
     if (!blob) {
         return tl::unexpected(blob.error());
     }
-    const auto after = stat_at(file, "", counters);
+    const auto after = seen->may_be_stale ? stat_anew(file, counters) : stat_at(file, "", counters);
     if (!after) {
         return tl::unexpected(after.error());
     }

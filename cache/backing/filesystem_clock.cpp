@@ -60,6 +60,15 @@ void FilesystemClocks::note(std::uint64_t filesystem, const Timestamp& changed) 
     }
 }
 
+bool FilesystemClocks::may_be_stale(std::uint64_t filesystem, const Timestamp& changed) {
+    if (!is_of_now(time_of(changed), clock_().wall)) {
+        return false;
+    }
+    auto table = table_.lock();
+    const auto known = table->find(filesystem);
+    return known == table->end() || known->second.kind != Kind::local;
+}
+
 milliseconds FilesystemClocks::time_to_settle(std::uint64_t filesystem, const Timestamp& changed,
                                               const std::function<bool()>& is_local) {
     const Now now = clock_();

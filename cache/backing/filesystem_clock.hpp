@@ -44,6 +44,10 @@ class FilesystemClocks {
     std::chrono::milliseconds time_to_settle(std::uint64_t filesystem, const Timestamp& changed,
                                              const std::function<bool()>& is_local);
 
+    // Whether the server may have a newer stamp that its client does not tell yet: clients keep attributes
+    // for seconds (sshfs 20, NFS up to 60). Only of a stamp for which time_to_settle() was asked.
+    bool may_be_stale(std::uint64_t filesystem, const Timestamp& changed);
+
     // Learns from a stamp that was just read.
     void note(std::uint64_t filesystem, const Timestamp& changed);
 

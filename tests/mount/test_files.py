@@ -10,10 +10,12 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 
 from copper import clean_environment
+import file_history
 from mounted import MountTestCase
 
 
@@ -358,87 +360,38 @@ class Change(MountTestCase):
 
 
 class RewrittenInPlace(MountTestCase):
-    """A file that is truncated and written again in place, step by step, while all nodes read it again and again. The writer keeps the
-    file's history, and each block tells its version, its place and the version's size: what a program gets must be one version that
-    was whole by then, never a mix, and in the end the same everywhere, without another error."""
+    """While all nodes read it again and again: what a program gets must be one version that was whole by then, never a mix, and in
+    the end the same everywhere, without another error."""
 
-    BLOCK = 4096
-    STEP_SECONDS = 0.03  # shorter than any time after which a file counts as at rest
     NODES = 4
 
     def setUp(self):
         self.original = self.make_directory()
         self.path = f"{self.original}/file"
-        self.whole_at = {}  # by version: when its last block was there
-        self.history = threading.Lock()
 
-    @classmethod
-    def content(cls, version):
-        blocks = 4 + version * 5 % 7
-        return b"".join(b"%08d %08d %08d".ljust(cls.BLOCK, b".") % (version, place, blocks) for place in range(blocks))
-
-    def write(self, version, step_seconds):
-        content = self.content(version)
-        with open(self.path, "r+b", buffering=0) as file:
-            file.truncate(0)
-            for begin in range(0, len(content), self.BLOCK):
-                time.sleep(step_seconds)
-                file.write(content[begin:begin + self.BLOCK])
-        with self.history:
-            self.whole_at[version] = time.monotonic()
-
-    def read(self, node):
-        """The version in the file, "ESTALE", or what is wrong."""
-        try:
-            content = pathlib.Path(self.job.mirrored(node, self.path)).read_bytes()
-        except OSError as error:
-            return errno.errorcode[error.errno]
-        answered = time.monotonic()
-        if not content:
-            return "an empty file"
-        version = int(content[:8])
-        if content != self.content(version):
-            return f"a mix: {sorted({content[at:at + 26] for at in range(0, len(content), self.BLOCK)})}"
-        with self.history:
-            return version if self.whole_at.get(version, answered) < answered else f"{version}, which was not whole yet"
-
-    def rewrite_while_all_read(self, last_version):
-        """What each node got, in order."""
-        is_over = threading.Event()
-        results = [[] for _ in range(self.NODES)]
-
-        def read_on(node):
-            while not is_over.is_set():
-                results[node].append(self.read(node))
-                time.sleep(0.01)
-        readers = [threading.Thread(target=read_on, args=(node,)) for node in range(self.NODES)]
-        for version in range(2, last_version + 1):
-            self.write(version, self.STEP_SECONDS)
-            for reader in {2: readers[:2], 4: readers[2:]}.get(version, ()):
-                reader.start()  # in the middle, so that nobody finds the first version at rest
-        is_over.set()
-        for reader in readers:
-            reader.join()
-        return results
+    def start(self, action, path):
+        def start(word):
+            return subprocess.Popen([sys.executable, file_history.__file__, action, path, word], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True)
+        return start
 
     def check(self, looked_up_by=(), read_by=()):
-        pathlib.Path(self.path).write_bytes(self.content(1))
-        self.whole_at = {1: time.monotonic()}
-        time.sleep(0.3)  # the first version is at rest
-        self.job = self.launch(nodes=self.NODES, trees=[self.original])
+        pathlib.Path(self.path).write_bytes(file_history.content_of(1))
+        time.sleep(0.3)  # it is at rest
+        job = self.launch(nodes=self.NODES, trees=[self.original])
+        mirrored = [job.mirrored(node, self.path) for node in range(self.NODES)]
         for node in looked_up_by:
-            os.stat(self.job.mirrored(node, self.path))
+            os.stat(mirrored[node])
         for node in read_by:
-            self.assertEqual(1, self.read(node))
-        last = 9
-        for node, got in enumerate(self.rewrite_while_all_read(last)):
-            self.assertEqual(set(), {one for one in got if not isinstance(one, int)} - {"ESTALE"}, f"node {node}")
+            self.assertEqual("1", file_history.look(mirrored[node]))
+        wrong = file_history.rewrite_while_read(self.start("write", self.path), [self.start("read", path) for path in mirrored])
+        self.assertEqual([set()] * self.NODES, wrong)
         time.sleep(2.5)
-        expected = 1 if read_by else last  # the snapshot, once there is one
+        expected = 1 if read_by else file_history.LAST  # the snapshot, once there is one
         for _ in range(2):
-            self.assertEqual([expected] * self.NODES, [self.read(node) for node in range(self.NODES)])
-        for node in range(self.NODES):
-            self.assertEqual(len(self.content(expected)), os.stat(self.job.mirrored(node, self.path)).st_size)
+            self.assertEqual([str(expected)] * self.NODES, [file_history.look(path) for path in mirrored])
+        for path in mirrored:
+            self.assertEqual(len(file_history.content_of(expected)), os.stat(path).st_size)
 
     def test_that_nobody_knew_before(self):
         self.check()

@@ -127,6 +127,16 @@ TEST(FilesystemClocks, TheClockOfALocalFilesystemIsThisNodes) {
     EXPECT_EQ(world.asked, 1);
 }
 
+TEST(FilesystemClocks, AClientElsewhereMayKeepTheStampOfAMomentAgo) {
+    for (const bool is_local : {false, true}) {
+        World world({}, seconds(1), is_local);
+        for (const nanoseconds age : {nanoseconds(0), nanoseconds(minutes(4)), nanoseconds(minutes(6))}) {
+            world.time_to_settle(world.stamp(age));
+            EXPECT_EQ(world.clocks.may_be_stale(filesystem, world.stamp(age)), !is_local && age < minutes(5));
+        }
+    }
+}
+
 TEST(FilesystemClocks, FineStampsSettleSoon) {
     World world({}, nanoseconds(4'000'001), true);
     EXPECT_EQ(world.time_to_settle(world.stamp(milliseconds(201))), settled);
