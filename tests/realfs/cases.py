@@ -1,17 +1,21 @@
 """What must hold over every real network filesystem: a client of it on each of two hosts, its servers 0.7 ms away."""
 
+import functools
 import os
 import pathlib
 import subprocess
+import sys
 import time
 import unittest
 
 from copper import wait_until
+import file_history
 from import_storm import Workload, package_tree
 from test_mpirun import MOUNT, ClusterTestCase
 import tree
 
 SECONDS_MAX = 120
+REST_SECONDS = 2.5  # a file that has not changed for so long is at rest, for any clock
 ERROR_SECONDS = 2  # that an error is kept; then the filesystem is asked again
 LARGE = 1900
 # What a program sees of a directory: names, attributes, link texts, contents, errors.
@@ -36,14 +40,18 @@ for place, directories, files in os.walk(root):
 """
 
 
+def skip_unless_installed(filesystem):
+    if reason := filesystem.why_not():
+        raise unittest.SkipTest(reason if filesystem.task == "test" else f"optional: {reason}")
+
+
 class FilesystemTestCase(ClusterTestCase):
     count = 2
     filesystem = None  # a class of real_filesystems.py
 
     @classmethod
     def setUpClass(cls):
-        if reason := cls.filesystem.why_not():
-            raise unittest.SkipTest(reason if cls.filesystem.task == "test" else f"optional: {reason}")
+        skip_unless_installed(cls.filesystem)
         super().setUpClass()
         cls.source = f"{cls.hosts.directory}/served"
         os.mkdir(cls.source)
@@ -56,6 +64,18 @@ class FilesystemTestCase(ClusterTestCase):
         super().setUp()
         self.addCleanup(self.remote.unmount_all)
         self.remote.mount_all()
+
+    def look(self, host, root):
+        return self.hosts.check(host, "/usr/bin/python3", "-c", LOOK, root).splitlines()
+
+    def check_looks(self, directory, least):
+        """As it does directly, `least` names."""
+        expected = self.look("cn0", f"{self.tree}/{directory}")
+        self.assertLessEqual(least, len(expected))
+        self.launch_well()
+        for host in self.hosts.names:
+            self.assertEqual(expected, [line.replace(MOUNT, "") for line in self.look(host, f"{MOUNT}{self.tree}/{directory}")])
+        self.stop_well()
 
     def counted(self, action):
         before = self.remote.counters()
@@ -74,17 +94,10 @@ class TreeCases(FilesystemTestCase):
                 pathlib.Path(cls.source, "numbered", f"d{number}", f"file-{name}").touch()
         for number in range(LARGE):
             pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
-
-    def look(self, host, root):
-        return self.hosts.check(host, "/usr/bin/python3", "-c", LOOK, root).splitlines()
+        os.mkdir(f"{cls.source}/rewritten")
 
     def test_it_looks_as_it_does_directly(self):
-        expected = self.look("cn0", f"{self.tree}/nasty")
-        self.assertGreater(len(expected), 100)
-        self.launch_well()
-        for host in self.hosts.names:
-            self.assertEqual(expected, [line.replace(MOUNT, "") for line in self.look(host, f"{MOUNT}{self.tree}/nasty")])
-        self.stop_well()
+        self.check_looks("nasty", least=100)
 
     def test_files_have_numbers_of_their_own_on_all_hosts(self):
         self.launch_well()
@@ -106,6 +119,65 @@ class TreeCases(FilesystemTestCase):
         mirrored = self.counted(lambda: self.hosts.check("cn1", "stat", MOUNT + path))
         self.assertLessEqual(mirrored[self.remote.LOOKUP], direct[self.remote.LOOKUP] + 2, mirrored)
         self.stop_well()
+
+
+    def check_rewritten(self, looked_up_by=(), read_by=()):
+        """While it is rewritten in place, both hosts read a file through the mirror. See file_history.py for what is right."""
+        name = f"rewritten/{self.id().rpartition('.')[2]}"
+        program = [sys.executable, file_history.__file__]
+        mirrored = f"{MOUNT}{self.tree}/{name}"
+
+        def found(root):
+            answers = [self.hosts.check(host, *program, "read", f"{root}{self.tree}/{name}", "0") for host in self.hosts.names]
+            return [answer.strip().partition(" ")[2] for answer in answers]
+        with self.remote.writable() as place:
+            path = f"{place}/{name}"
+            self.remote.far.output(*program, "create", path, "1")
+            wait_until(lambda: found("") == ["1"] * 2, SECONDS_MAX, "the file on all hosts")
+            time.sleep(REST_SECONDS)
+            self.launch_well()
+            for host in looked_up_by:
+                self.hosts.check(host, "stat", mirrored)
+            for host in read_by:
+                self.hosts.check(host, "cat", mirrored)
+            reads = [functools.partial(self.hosts.start, host, *program, "read", mirrored) for host in self.hosts.names]
+
+            def write(word):
+                return self.remote.far.start(*program, "write", path, word, stdout=subprocess.PIPE, text=True)
+            pauses_are_rests = not self.remote.stamps_whole_seconds
+            self.assertEqual([set()] * 2, file_history.rewrite_while_read(write, reads, pauses_are_rests))
+            wait_until(lambda: found("") == [str(file_history.LAST)] * 2, SECONDS_MAX, "the last version on all hosts")
+        time.sleep(REST_SECONDS)
+        snapshot = found(MOUNT)
+        self.assertEqual(1, len(set(snapshot)), snapshot)
+        self.assertRegex(snapshot[0], "^1$" if read_by else r"^(\d+ blocks of )?\d$" if pauses_are_rests else r"^\d$")
+        self.assertEqual(snapshot, found(MOUNT))
+        self.stop_well()
+
+    def test_rewritten_in_place(self):
+        self.check_rewritten()
+
+    def test_rewritten_in_place_after_one_host_had_looked_it_up(self):
+        self.check_rewritten(looked_up_by=["cn1"])
+
+    def test_rewritten_in_place_after_one_host_had_read_it(self):
+        self.check_rewritten(read_by=["cn1"])
+
+
+class QuotaCases(FilesystemTestCase):
+    @classmethod
+    def fill(cls):
+        os.mkdir(f"{cls.source}/limited")
+        for number in range(10):
+            pathlib.Path(cls.source, "limited", f"file-{number}").write_bytes(os.urandom(1000))
+
+    def test_a_directory_over_its_quota(self):
+        with self.remote.writable() as place:
+            directory = f"{place}/limited"
+            self.remote.limit(directory)
+            more = self.remote.far.inside("sh", "-c", f"head -c 100000 /dev/zero >{directory}/more-$$ && sync -f {directory}")
+            wait_until(lambda: subprocess.run(more, capture_output=True, check=False).returncode != 0, SECONDS_MAX, "the quota")
+        self.check_looks("limited", least=10)
 
 
 class ImportCases(FilesystemTestCase):
@@ -140,6 +212,16 @@ class ImportCases(FilesystemTestCase):
             self.assertEqual(opened, counted["open"])
         self.assertEqual({}, self.counted(lambda: self.end_imports(self.start_imports())), "all is there")
         self.stop_well()
+
+    def test_imports_in_a_row(self):
+        """Each in a job of its own, with clients that know nothing yet."""
+        for number in range(int(os.environ.get("COPPER_REALFS_JOBS", "3"))):
+            with self.subTest(number):
+                self.remote.unmount_all()
+                self.remote.mount_all()
+                self.launch_well()
+                self.end_imports(self.start_imports())
+                self.stop_well()
 
     def test_servers_that_are_killed_and_come_back(self):
         running = self.imports_under_way()

@@ -1,11 +1,15 @@
 """Copper over CephFS, with ceph-fuse."""
 
-from cases import SECONDS_MAX, ImportCases, TreeCases
+from cases import SECONDS_MAX, ImportCases, QuotaCases, TreeCases
 from copper import wait_until
 from real_filesystems import CephFs
 
 
 class Trees(TreeCases):
+    filesystem = CephFs
+
+
+class Quotas(QuotaCases):
     filesystem = CephFs
 
 

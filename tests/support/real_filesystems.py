@@ -22,8 +22,7 @@ import uuid
 
 from copper import CopperError, build_directory, wait_until
 
-SERVER, GATEWAY, HOSTS_GATEWAY = "10.78.0.1", "10.78.0.2", "10.77.0.254"
-DEVICE = "far"
+HOSTS_GATEWAY = "10.77.0.254"
 MTU = 65000
 START_SECONDS_MAX = 30
 DELAY_MICROSECONDS = 350  # one way
@@ -52,24 +51,25 @@ def delay_link():
 class FarServer:
     """The network: a namespace for the server, and the way to it from each host."""
 
-    def __init__(self, hosts, microseconds=DELAY_MICROSECONDS):
+    def __init__(self, hosts, number, microseconds):
         self.hosts = hosts
+        self.address, gateway, device = f"10.78.{number}.1", f"10.78.{number}.2", f"far{number}"
         self.stack = contextlib.ExitStack()
         self.pid = hosts.hold("--net", "--uts", "--mount", "--propagation", "private")
-        self.link = subprocess.Popen([delay_link(), str(self.pid), str(hosts.switch), DEVICE, str(microseconds)],
+        self.link = subprocess.Popen([delay_link(), str(self.pid), str(hosts.switch), device, str(microseconds)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.stack.callback(self.end_link)
         if self.link.stdout.readline() != "ready\n":
             raise CopperError("the link to the server does not start")
-        for pid, address, peer in ((self.pid, SERVER, GATEWAY), (hosts.switch, GATEWAY, SERVER)):
-            hosts.ip(pid, "addr", "add", address, "peer", peer, "dev", DEVICE)
-            hosts.ip(pid, "link", "set", DEVICE, "mtu", str(MTU), "up")
+        for pid, address, peer in ((self.pid, self.address, gateway), (hosts.switch, gateway, self.address)):
+            hosts.ip(pid, "addr", "add", address, "peer", peer, "dev", device)
+            hosts.ip(pid, "link", "set", device, "mtu", str(MTU), "up")
         hosts.ip(self.pid, "link", "set", "lo", "up")
-        hosts.ip(self.pid, "route", "add", "default", "via", GATEWAY)
-        hosts.ip(hosts.switch, "addr", "add", f"{HOSTS_GATEWAY}/24", "dev", "bridge")
+        hosts.ip(self.pid, "route", "add", "default", "via", gateway)
+        hosts.ip(hosts.switch, "addr", "replace", f"{HOSTS_GATEWAY}/24", "dev", "bridge")
         subprocess.run(["nsenter", "-t", str(hosts.switch), "-n", "sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
         for name in hosts.names:
-            hosts.ip(hosts.pids[name], "route", "add", SERVER, "via", HOSTS_GATEWAY)
+            hosts.ip(hosts.pids[name], "route", "add", self.address, "via", HOSTS_GATEWAY)
 
     def end_link(self):
         self.link.stdin.close()
@@ -92,17 +92,21 @@ class FarServer:
 
 
 class RealFilesystem:
-    """What all have in common: the servers behind the link, and a client on each host."""
+    """What all have in common: the servers behind the link, and a client on each host. `number`: of several on the same hosts.
+    `microseconds`: to the servers, one way."""
 
     task = "realfs"  # of tools/setup, which installs it
     client_program = None  # as ps(1) names it
     fails_without_server = False  # at once, instead of waiting for it
     opens_some_files_itself = False
+    stamps_whole_seconds = False
     LOOKUP = "lookup"  # how the counters name it
 
-    def __init__(self, hosts, served):
-        self.hosts, self.served = hosts, str(served)
-        self.point = f"{hosts.directory}/{self.name()}"
+    def __init__(self, hosts, served, number=0, microseconds=DELAY_MICROSECONDS):
+        self.hosts, self.served, self.number = hosts, str(served), number
+        self.point = f"{hosts.directory}/{self.name()}-{number}"
+        self.directory = f"{self.point}.servers"
+        self.microseconds = microseconds
         self.clients = {}
         self.servers = []
 
@@ -120,7 +124,8 @@ class RealFilesystem:
 
     def __enter__(self):
         os.mkdir(self.point)
-        self.far = FarServer(self.hosts)
+        os.mkdir(self.directory)
+        self.far = FarServer(self.hosts, self.number, self.microseconds)
         try:
             self.prepare()
             self.start()
@@ -137,14 +142,24 @@ class RealFilesystem:
         """Before the servers start for the first time."""
 
     def fill(self):
-        """Copies there what is to be served, with a client beside the servers, where nothing is delayed."""
+        """Copies there what is to be served."""
+        with self.writable() as place:
+            self.far.output("cp", "-a", f"{self.served}/.", place)
+
+    @contextlib.contextmanager
+    def writable(self):
+        """Where the servers are and nothing is delayed: a place that programs may change."""
         client = self.far.start(*self.client_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_until(lambda: f" {self.point} " in self.far.output("cat", "/proc/self/mountinfo"), START_SECONDS_MAX, "the client")
-            self.far.output("cp", "-a", f"{self.served}/.", self.point)
+            yield self.point
         finally:
             self.far.start("umount", self.point).wait(START_SECONDS_MAX)
             client.wait(START_SECONDS_MAX)
+
+    def limit(self, directory):
+        """Sets a quota that a directory within writable() exceeds at once."""
+        raise NotImplementedError
 
     def start(self):
         """All servers; returns when they serve."""
@@ -159,9 +174,12 @@ class RealFilesystem:
         raise NotImplementedError
 
     def start_server(self, *words):
-        log = open(f"{self.hosts.directory}/{self.name()}.log", "a", encoding="utf-8")
+        log = open(f"{self.directory}/log", "a", encoding="utf-8")
         with log:
             self.servers.append(self.far.start(*words, stdout=log, stderr=log, start_new_session=True))
+
+    def write(self, name, text):
+        pathlib.Path(self.directory, name).write_text(text, encoding="utf-8")
 
     def listens(self, port):
         return bool(self.far.output("ss", "-Hltn", f"sport = {port}"))
@@ -172,7 +190,7 @@ class RealFilesystem:
             return is_ready() or any(server.poll() is not None for server in self.servers)
         wait_until(is_over, START_SECONDS_MAX, what)
         if any(server.poll() is not None for server in self.servers):
-            log = pathlib.Path(self.hosts.directory, f"{self.name()}.log").read_text(errors="replace")
+            log = pathlib.Path(self.directory, "log").read_text(errors="replace")
             raise CopperError(f"{what}: a server has ended\n{log[-2000:]}")
 
     def server_programs(self):
@@ -204,7 +222,8 @@ class RealFilesystem:
     def signal_client(self, host, number):
         for pid in self.hosts.processes_on(host, self.client_program):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+                if self.point in pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
+                    os.kill(pid, number)
 
     def stop_client(self, host):
         self.signal_client(host, signal.SIGSTOP)
@@ -239,6 +258,7 @@ class Sshfs(RealFilesystem):
     task = "test"
     programs = ("sshfs",)
     client_program = "sshfs"
+    stamps_whole_seconds = True
     LOOKUP = "lstat"
     fails_without_server = True
     sessions = 0
@@ -254,9 +274,12 @@ class Sshfs(RealFilesystem):
     def fill(self):
         """The server serves the directory itself."""
 
+    def writable(self):
+        return contextlib.nullcontext(self.served)
+
     def start(self):
         self.sessions += 1
-        log = f"{self.hosts.directory}/sftp-{self.sessions}"
+        log = f"{self.directory}/sftp-{self.sessions}"
         self.start_server(sys.executable, "-c", SFTP_SERVER, self.program(), log, str(self.PORT))
         self.wait_for(lambda: self.listens(self.PORT), "the server")
 
@@ -265,11 +288,11 @@ class Sshfs(RealFilesystem):
 
     def client_command(self):
         options = f"directport={self.PORT},ro,reconnect"
-        return ["sshfs", "-f", "-o", options, f"{SERVER}:{self.served}", self.point]
+        return ["sshfs", "-f", "-o", options, f"{self.far.address}:{self.served}", self.point]
 
     def counters(self):
         total = collections.Counter()
-        for log in pathlib.Path(self.hosts.directory).glob("sftp-*.*"):
+        for log in pathlib.Path(self.directory).glob("sftp-*.*"):
             total.update(re.findall(r"^debug3: request \d+: (\w+)", log.read_text(errors="replace"), re.MULTILINE))
         return total
 
@@ -283,21 +306,21 @@ class MooseFs(RealFilesystem):
              "readdir", "open", "read", "write")
     programs = ("mfsmaster", "mfschunkserver", "mfsmount", "mfscli")
     client_program = "mfsmount"
+    stamps_whole_seconds = True
 
     def prepare(self):
-        self.directory = f"{self.hosts.directory}/mfs"
-        os.makedirs(f"{self.directory}/chunks")
+        os.mkdir(f"{self.directory}/chunks")
         shutil.copy("/var/lib/mfs/metadata.mfs.empty", f"{self.directory}/metadata.mfs")
         common = (f"WORKING_USER = root\nWORKING_GROUP = root\nNICE_LEVEL = 0\nDISABLE_OOM_KILLER = 0\n"
                   f"DATA_PATH = {self.directory}\n")
-        self.hosts.write("mfs/exports", "* / rw,alldirs,admin,maproot=0:0\n")
-        self.hosts.write("mfs/topology", "")
-        self.hosts.write("mfs/disks", f"{self.directory}/chunks\n")
-        self.hosts.write("mfs/master", f"{common}EXPORTS_FILENAME = {self.directory}/exports\n"
-                                       f"TOPOLOGY_FILENAME = {self.directory}/topology\n")
-        self.hosts.write("mfs/chunkserver", f"{common}HDD_CONF_FILENAME = {self.directory}/disks\nMASTER_HOST = {SERVER}\n"
-                                            "MASTER_RECONNECTION_DELAY = 1\n")
-        self.hosts.write("mfs/client", "")
+        self.write("exports", "* / rw,alldirs,admin,maproot=0:0\n")
+        self.write("topology", "")
+        self.write("disks", f"{self.directory}/chunks\n")
+        self.write("master", f"{common}EXPORTS_FILENAME = {self.directory}/exports\n"
+                             f"TOPOLOGY_FILENAME = {self.directory}/topology\n")
+        self.write("chunkserver", f"{common}HDD_CONF_FILENAME = {self.directory}/disks\nMASTER_HOST = {self.far.address}\n"
+                                  "MASTER_RECONNECTION_DELAY = 1\n")
+        self.write("client", "")
 
     def start(self):
         # -a: takes over the change logs of a master that was killed
@@ -306,17 +329,21 @@ class MooseFs(RealFilesystem):
         self.start_server("mfschunkserver", "-f", "-c", f"{self.directory}/chunkserver", "start")
         self.wait_for(lambda: self.listens(self.CHUNKS), "the chunk server")
 
+    def limit(self, directory):
+        self.far.output("mfssetquota", "-L", "1", directory)
+
     def client_command(self):
-        return ["mfsmount", "-f", "-c", f"{self.directory}/client", "-H", SERVER, "-o", "mfsnice=0,mfsallowoomkiller", self.point]
+        return ["mfsmount", "-f", "-c", f"{self.directory}/client", "-H", self.far.address, "-o", "mfsnice=0,mfsallowoomkiller",
+                self.point]
 
     def counters(self):
         """Of all sessions that are there, without the server's own."""
         total = collections.Counter()
         for mode in ("0", "1"):  # of the last hour, and of this one
-            told = self.far.output("mfscli", "-n", "-p", "-s", "|", "-H", SERVER, "-SMO", "-m", mode)
+            told = self.far.output("mfscli", "-n", "-p", "-s", "|", "-H", self.far.address, "-SMO", "-m", mode)
             for session in filter(None, told.splitlines()):
                 _, address, _, *counts, _ = session.split("|")
-                if address != SERVER:
+                if address != self.far.address:
                     total.update(dict(zip(self.KINDS, map(int, counts))))
         return +total
 
@@ -334,11 +361,11 @@ class GlusterFs(RealFilesystem):
 
     def prepare(self):
         for name, place in (("state", "/var/lib/glusterd"), ("logs", "/var/log/glusterfs"), ("run", "/run/gluster")):
-            directory = f"{self.hosts.directory}/gluster/{name}"
-            os.makedirs(directory)
+            directory = f"{self.directory}/{name}"
+            os.mkdir(directory)
             os.makedirs(place, exist_ok=True)
             self.far.output("mount", "--bind", directory, place)
-        self.brick = f"{self.hosts.directory}/gluster/brick"
+        self.brick = f"{self.directory}/brick"
 
     def command(self, *words):
         return self.far.output("gluster", "--mode=script", "volume", *words)
@@ -347,16 +374,22 @@ class GlusterFs(RealFilesystem):
         self.start_server("glusterd", "-N")
         self.wait_for(lambda: self.listens(self.PORT), "glusterd")
         if not os.path.exists(self.brick):
-            self.command("create", self.VOLUME, f"{SERVER}:{self.brick}", "force")
+            self.command("create", self.VOLUME, f"{self.far.address}:{self.brick}", "force")
             self.command("start", self.VOLUME)
             self.command("profile", self.VOLUME, "start")
         self.wait_for(lambda: re.search(r"Online +: Y", self.command("status", self.VOLUME, "detail")), "the brick")
+
+    def limit(self, directory):
+        self.command("quota", self.VOLUME, "enable")
+        for option in ("hard-timeout", "soft-timeout"):
+            self.command("set", self.VOLUME, f"features.{option}", "0")
+        self.command("quota", self.VOLUME, "limit-usage", directory.removeprefix(self.point), "1")
 
     def server_programs(self):
         return [*super().server_programs(), "glusterfsd", "glusterfs"]
 
     def client_command(self):
-        return ["glusterfs", "-N", "--acl", "-l", f"{self.hosts.directory}/gluster/client.log", "--volfile-server", SERVER,
+        return ["glusterfs", "-N", "--acl", "-l", f"{self.directory}/client.log", "--volfile-server", self.far.address,
                 "--volfile-id", self.VOLUME, self.point]
 
     def counters(self):
@@ -376,14 +409,13 @@ class CephFs(RealFilesystem):
     opens_some_files_itself = True  # those for which it has capabilities
 
     def prepare(self):
-        self.directory = f"{self.hosts.directory}/ceph"
         for kind in ("mon", "osd", *(f"mds-{name}" for name in self.MDS)):
-            os.makedirs(f"{self.directory}/{kind}")
+            os.mkdir(f"{self.directory}/{kind}")
         identity = str(uuid.uuid4())
         self.configuration = f"{self.directory}/ceph.conf"
-        self.hosts.write("ceph/ceph.conf", f"""[global]
+        self.write("ceph.conf", f"""[global]
 fsid = {identity}
-mon host = v2:{SERVER}:{self.MONITOR}
+mon host = v2:{self.far.address}:{self.MONITOR}
 auth cluster required = none
 auth service required = none
 auth client required = none
@@ -410,7 +442,7 @@ fuse default permissions = false
 admin socket =
 log file =
 """)
-        self.far.output("monmaptool", "--create", "--fsid", identity, "--addv", "a", f"[v2:{SERVER}:{self.MONITOR}]",
+        self.far.output("monmaptool", "--create", "--fsid", identity, "--addv", "a", f"[v2:{self.far.address}:{self.MONITOR}]",
                         f"{self.directory}/monmap")
         self.far.output("ceph-mon", "-c", self.configuration, "--mkfs", "-i", "a", "--monmap", f"{self.directory}/monmap")
 
@@ -445,6 +477,9 @@ log file =
         for pid in self.hosts.processes_in({"server": self.far.pid}, "ceph-mds"):
             if name.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 os.kill(pid, signal.SIGKILL)
+
+    def limit(self, directory):
+        self.far.output("setfattr", "-n", "ceph.quota.max_bytes", "-v", "1", directory)
 
     def client_command(self):
         return ["ceph-fuse", "-f", "-c", self.configuration, "-n", "client.admin", self.point]
