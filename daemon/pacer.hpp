@@ -18,7 +18,7 @@ class Pacer {
         Pause pause_min{20};                   // between looks while traffic is recent
         std::chrono::milliseconds recent{10};  // how long traffic counts as recent
         // The shortest pause while no core is idle: more frequent looks would take time from the programs
-        // that cause the traffic (docs/measurements.md).
+        // that cause the traffic (docs/notebook/2026-11-23.md).
         Pause pause_crowded{400};
         Pause pause_max_waiting{200};             // reached by doubling while an answer is awaited
         Pause pause_max{1000};                    // reached by doubling while no answer is awaited

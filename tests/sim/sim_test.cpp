@@ -549,7 +549,7 @@ TEST(Simulation, DemandThatJoinsAGuessIsDemand) {
     }
 }
 
-// Disabled: two minutes of a core. docs/measurements.md has its command.
+// Disabled: two minutes of a core. docs/notebook/2026-11-26.md has its command.
 TEST(Simulation, DISABLED_AQueueOfTheLargestJobsIsNotSlowness) {
     Scenario scenario = many_programs(1, 64, 120000);
     scenario.reads_per_second = 4000;  // 30 s

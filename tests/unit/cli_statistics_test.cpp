@@ -126,7 +126,7 @@ Kept kept_of(const std::string& sum, const std::function<Result<std::string>()>&
     return kept;
 }
 
-// Prints what the statistics of nodes_kept_max and of 10,000 nodes weigh and take, for docs/measurements.md.
+// Prints what the statistics of nodes_kept_max and of 10,000 nodes weigh and take, for docs/notebook/.
 TEST(StatisticsToKeep, OfTenThousandNodesAreASum) {
     const auto sum = sum_line(10000);
     Kept kept;

@@ -88,7 +88,7 @@ TEST(Sum, OfNothingAndOfNonsense) {
     EXPECT_EQ(sum_of({nonsense, node_answer(1, 1)}, 10)["nodes"], 2U);
 }
 
-// Prints how much the answers of 10,000 nodes weigh and take, for docs/measurements.md.
+// Prints how much the answers of 10,000 nodes weigh and take, for docs/notebook/.
 // `copper stats` and `copper report` ask for 50 paths, `copper status` for none.
 void check_sum_of_ten_thousand(std::size_t paths, std::size_t bytes_max) {
     auto one = node_answer(1, 0);
