@@ -18,7 +18,7 @@ SECONDS_MAX = 120
 REST_SECONDS = 2.5  # a file that has not changed for so long is at rest, for any clock
 ERROR_SECONDS = 2  # that an error is kept; then the filesystem is asked again
 LARGE = 1900
-# What a program sees of a directory: names, attributes, link texts, contents, errors.
+# What a program sees of a directory: names, attributes, link texts, contents, extended attributes, errors.
 LOOK = r"""
 import hashlib, os, stat, sys
 root = os.fsencode(sys.argv[1])
@@ -34,6 +34,12 @@ for place, directories, files in os.walk(root):
                 told.append(os.readlink(path))
             elif stat.S_ISREG(said.st_mode):
                 told.append(hashlib.sha256(open(path, "rb").read()).hexdigest())
+        except OSError as error:
+            told.append(error.strerror)
+        try:
+            for name in sorted(os.listxattr(path, follow_symlinks=False)):
+                told += [name, os.getxattr(path, name, follow_symlinks=False)]
+            os.getxattr(path, "user.absent", follow_symlinks=False)
         except OSError as error:
             told.append(error.strerror)
         print(*told)
@@ -119,7 +125,6 @@ class TreeCases(FilesystemTestCase):
         mirrored = self.counted(lambda: self.hosts.check("cn1", "stat", MOUNT + path))
         self.assertLessEqual(mirrored[self.remote.LOOKUP], direct[self.remote.LOOKUP] + 2, mirrored)
         self.stop_well()
-
 
     def check_rewritten(self, looked_up_by=(), read_by=()):
         """While it is rewritten in place, both hosts read a file through the mirror. See file_history.py for what is right."""
@@ -217,7 +222,7 @@ class ImportCases(FilesystemTestCase):
         self.stop_well()
 
     def test_imports_in_a_row(self):
-        """Each in a job of its own, with clients that know nothing yet."""
+        """Each in a job of its own, with clients that know nothing yet. COPPER_REALFS_JOBS: how many."""
         for number in range(int(os.environ.get("COPPER_REALFS_JOBS", "3"))):
             with self.subTest(number):
                 self.remote.unmount_all()
