@@ -251,6 +251,27 @@ class ImportCases(FilesystemTestCase):
         for host in self.hosts.names:
             self.assertEqual("", self.hosts.check(host, "sh", "-c", compare))
 
+    def test_a_client_that_was_killed_before_the_launch(self):
+        self.remote.kill_client("cn1")
+        done = self.launch()
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, f"cn1: .*{self.tree}: Transport endpoint is not connected")
+
+    def test_a_client_that_was_unmounted_before_the_launch(self):
+        self.remote.unmount("cn1")
+        self.launch_well()
+        self.end_imports(self.start_imports())
+        self.stop_well()
+
+    def test_a_client_that_stands_still_before_the_launch(self):
+        self.remote.stop_client("cn1")
+        try:
+            self.launch_well()
+            self.end_imports(self.start_imports())
+        finally:
+            self.remote.continue_client("cn1")
+        self.stop_well()
+
     def test_a_client_that_is_killed(self):
         running = self.imports_under_way()
         self.remote.kill_client("cn1")
