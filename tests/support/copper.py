@@ -157,6 +157,23 @@ def nodes_of(status):
     return [dict(zip(names, row)) for row in rows]
 
 
+def lone_reads(totals):
+    """How often a node had a reason to read a file for itself, perhaps one that another node read, too."""
+    # A node without a processor looks dead or slow to others.
+    reasons = {"fabric": ("passed_on", "unshared_reads"), "fallbacks": ("peer_lost", "direct_reads")}
+    return sum(totals[group][why] for group, whys in reasons.items() for why in whys)
+
+
+def undisturbed(run):
+    """The totals that `run` returns, of a new job, once the job saw each node alive, and the filesystem so fast that nobody guessed
+    what would be read next, perhaps in vain. On a busy machine, that can take some."""
+    for _ in range(8):
+        totals = run()
+        if lone_reads(totals) + sum(totals["fuse"][f"{guesser}_fetched"] for guesser in ("siblings", "imports", "libraries")) == 0:
+            return totals
+    raise AssertionError(f"each of 8 jobs was disturbed, the last with {totals}")
+
+
 def wait_until(condition, seconds, what):
     """Polls until condition() is true: nothing wakes a test when another process acts."""
     deadline = time.monotonic() + seconds
@@ -285,16 +302,7 @@ class Copper:
         return self.stats()["totals"]
 
     def lone_reads(self):
-        """How often a node had a reason to read a file for itself, perhaps one that another node read, too."""
-        totals = self.totals()
-        # A node without a processor looks dead or slow to others.
-        reasons = {"fabric": ("passed_on", "unshared_reads"), "fallbacks": ("peer_lost", "direct_reads")}
-        return sum(totals[group][why] for group, whys in reasons.items() for why in whys)
-
-    def guessed_files(self):
-        """How many files were fetched ahead, perhaps in vain: where the filesystem seemed slow, as a busy machine's does."""
-        fuse = self.totals()["fuse"]
-        return sum(fuse[f"{guesser}_fetched"] for guesser in ("siblings", "imports", "libraries"))
+        return lone_reads(self.totals())
 
     def daemons(self):
         """The daemons' pids by rank, from their own records."""
