@@ -1,7 +1,8 @@
 // An emulated parallel filesystem: shows a directory as slowly as a model says. See bench/storm.
 //
 //   copper_slow_filesystem SOURCE MOUNTPOINT --shared FILE [--model NAME|FILE.toml] [--trace FILE]
-//   [--hide-acls] copper_slow_filesystem --counters FILE
+//   [--age SECONDS] [--hide-acls]
+//   copper_slow_filesystem --counters FILE
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>

@@ -2,7 +2,6 @@
 """A file that is written again in place, step by step, while others read it: its own history is the oracle. Each block tells its
 version, its place and how many there are, so what a program gets shows whether it is one version.
 
-    file_history.py create PATH 1            # its first version
     file_history.py write PATH FIRST-LAST    # these versions, one after the other; prints each, and since when it may be whole
     file_history.py read PATH SECONDS        # at least once; prints when it had an answer, and which
 
@@ -90,9 +89,6 @@ def rewrite_while_read(write_on, reads_on, pauses_are_rests=False):
 
 def main():
     action, path, word = sys.argv[1:]
-    if action == "create":
-        pathlib.Path(path).write_bytes(content_of(int(word)))
-        return
     if action == "write":
         first, last = map(int, word.split("-"))
         for version in range(first, last + 1):
