@@ -85,8 +85,11 @@ class HungClient(ClusterTestCase):
 
     def test_a_client_that_hangs_later(self):
         self.launch_well()
+        self.hosts.check("cn1", "ln", "-s", self.tree, "/tmp/env")
         self.hang("cn1")
         self.read_all("cn1")
+        self.assertEqual("7\n", self.hosts.check("cn1", "timeout", "--signal=KILL", str(SECONDS_MAX), "env", "PYTHONPATH=/tmp/env",
+                                                 "copper", "run", "sh", "-c", "cat $PYTHONPATH/file-7"))
         self.go_on("cn1")
         self.stop_well()
 

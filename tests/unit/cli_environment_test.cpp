@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 
 #include "daemon/control/fingerprint.hpp"
+#include "tests/support/temporary_directory.hpp"
 #include "tools/copper/environment.hpp"
+#include "tools/copper/mirror.hpp"
 
 namespace copper::cli {
 namespace {
@@ -32,6 +35,24 @@ TEST(ThroughMirror, LeavesMountsAloneWhereEverythingIsMirrored) {
     EXPECT_EQ(through_mirror(all, "/", resolve), "/m.0");
     EXPECT_EQ(through_mirror(all, "/m.0/usr", resolve), std::nullopt);
     EXPECT_EQ(through_mirror(all, "/m.1/usr", resolve), std::nullopt);
+}
+
+// No such tree exists, so whoever asked its filesystem would find nothing.
+TEST(ResolveUpTo, FollowsLinksButAsksNoTree) {
+    const test::TemporaryDirectory directory;
+    const std::string& here = directory.path();
+    std::filesystem::create_directories(here + "/home/u");
+    std::filesystem::create_symlink("/soft/py", here + "/home/u/env");
+    std::filesystem::create_symlink("u/env/lib", here + "/home/relative");
+    std::filesystem::create_symlink("round", here + "/round");
+    const auto up_to = [](const std::string& path) { return resolve_up_to(mirror, path); };
+    EXPECT_EQ(up_to("/soft/py/bin"), "/soft/py/bin");
+    EXPECT_EQ(up_to(here + "/home/u/env/bin"), "/soft/py/bin");
+    EXPECT_EQ(up_to(here + "/home/../home/./relative/"), "/soft/py/lib");
+    EXPECT_EQ(up_to(here + "/home//u/"), here + "/home/u");
+    EXPECT_EQ(up_to("/"), "/");
+    EXPECT_EQ(up_to(here + "/absent/bin"), std::nullopt);
+    EXPECT_EQ(up_to(here + "/round"), std::nullopt);
 }
 
 TEST(ListThroughMirror, KeepsTheOtherParts) {

@@ -35,11 +35,6 @@ constexpr std::array cache_variables = {
     CacheVariable{"NUMBA_CACHE_DIR", "numba"}, CacheVariable{"MPLCONFIGDIR", "matplotlib"},
     CacheVariable{"TRITON_CACHE_DIR", "triton"}, CacheVariable{"TORCHINDUCTOR_CACHE_DIR", "torchinductor"}};
 
-bool lies_in_trees(const Mirror& mirror, std::string_view path) {
-    return std::any_of(mirror.trees.begin(), mirror.trees.end(),
-                       [&](const std::string& tree) { return is_within(path, tree); });
-}
-
 bool lies_in_mount(const Mirror& mirror, std::string_view path) {
     return is_within(path, mirror.mount) ||
            std::any_of(mirror.mounts.begin(), mirror.mounts.end(),
@@ -171,6 +166,11 @@ Variables values_in_mirror(const EnvironmentRequest& request, const ReadVariable
 }
 
 }  // namespace
+
+bool lies_in_trees(const Mirror& mirror, std::string_view path) {
+    return std::any_of(mirror.trees.begin(), mirror.trees.end(),
+                       [&](const std::string& tree) { return is_within(path, tree); });
+}
 
 std::optional<std::string> through_mirror(const Mirror& mirror, std::string_view path,
                                           const ResolvePath& resolve) {

@@ -15,6 +15,7 @@ struct Mirror {
     std::vector<std::string> trees;   // canonical paths; everything in them goes through the mount
     std::vector<std::string> mounts;  // other Copper mounts here: paths in them need no change
 };
+bool lies_in_trees(const Mirror& mirror, std::string_view path);
 
 // The path after all symbolic links; nothing if it leads nowhere.
 using ResolvePath = std::function<std::optional<std::string>(const std::string&)>;

@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
+#include "base/path.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/launch_record.hpp"
 
@@ -70,6 +73,41 @@ std::optional<std::string> resolve_path(const std::string& path) {
     return error ? std::nullopt : std::optional(resolved.string());
 }
 
+std::optional<std::string> resolve_up_to(const Mirror& mirror, const std::string& path) {
+    namespace fs = std::filesystem;
+    constexpr int links_max = 40;  // MAXSYMLINKS of Linux
+    std::error_code error;
+    fs::path place = "/";
+    fs::path rest = fs::path(path).relative_path();
+    for (int links = 0; !rest.empty();) {
+        auto whole = normalise_path((place / rest).string());
+        if (whole && lies_in_trees(mirror, *whole)) {
+            return whole;
+        }
+        fs::path below;
+        std::for_each(std::next(rest.begin()), rest.end(), [&](const fs::path& name) { below /= name; });
+        const fs::path name = *rest.begin();
+        const bool stays = name.empty() || name == ".";
+        const auto next = stays ? place : name == ".." ? place.parent_path() : place / name;
+        const auto status = fs::symlink_status(next, error);
+        if (!fs::exists(status)) {
+            return std::nullopt;
+        }
+        if (!fs::is_symlink(status)) {
+            place = next;
+            rest = below;
+            continue;
+        }
+        const auto target = fs::read_symlink(next, error);
+        if (error || ++links > links_max) {
+            return std::nullopt;
+        }
+        rest = target.relative_path() / below;
+        place = target.is_absolute() ? "/" : place;
+    }
+    return place.string();
+}
+
 Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command) {
     const auto mount = mount_named(options.mount);
     if (!mount) {
@@ -114,11 +152,12 @@ Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const
     for (const auto& other : copper_mounts()) {
         environment.mirror.mounts.push_back(other.point);
     }
-    environment.changes = mirrored_environment({.mirror = environment.mirror,
-                                                .scratch = scratch_directory(::getuid(), instance->mount),
-                                                .python_bytecode_in_scratch = options.pycache_prefix,
-                                                .python_modules = python_modules},
-                                               read_variable, resolve_path);
+    environment.changes = mirrored_environment(
+        {.mirror = environment.mirror,
+         .scratch = scratch_directory(::getuid(), instance->mount),
+         .python_bytecode_in_scratch = options.pycache_prefix,
+         .python_modules = python_modules},
+        read_variable, [&](const std::string& path) { return resolve_up_to(environment.mirror, path); });
     environment.leads_into_mirror = leads_into(environment.mirror, environment.changes, read_variable);
     return environment;
 }

@@ -51,5 +51,8 @@ std::optional<std::string> read_variable(const std::string& name);
 
 // realpath(3).
 std::optional<std::string> resolve_path(const std::string& path);
+// The same, but what lies in a tree stays as it is told: the mirror shows it, and this node's own filesystem
+// may not answer.
+std::optional<std::string> resolve_up_to(const Mirror& mirror, const std::string& path);
 
 }  // namespace copper::cli

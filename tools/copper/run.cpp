@@ -60,13 +60,14 @@ Result<void> become(const MirrorOptions& options, std::vector<std::string> comma
         }
     }
     const auto& mirror = environment->mirror;
+    const auto resolve = [&mirror](const std::string& path) { return resolve_up_to(mirror, path); };
     // A command given by its path goes through the mount, like one found in PATH.
-    command.front() = program_through_mirror(mirror, command.front(), resolve_path).value_or(command.front());
+    command.front() = program_through_mirror(mirror, command.front(), resolve).value_or(command.front());
     const auto program = find_program(command.front());
     if (!program) {
         return not_found(command.front());
     }
-    command = with_mirrored_interpreter(mirror, *program, std::move(command), resolve_path);
+    command = with_mirrored_interpreter(mirror, *program, std::move(command), resolve);
     if (!options.no_python_modules) {
         mirror_standard_library(mirror, command);
     }
