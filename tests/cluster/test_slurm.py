@@ -93,6 +93,7 @@ KILLS = 6
 
 class SlurmTestCase(ClusterTestCase):
     proctrack = None
+    private_tmp = False
 
     @classmethod
     def setUpClass(cls):
@@ -100,7 +101,7 @@ class SlurmTestCase(ClusterTestCase):
         if reason:
             raise unittest.SkipTest(reason)
         super().setUpClass()
-        cls.slurm = Batch(cls.hosts, cpus=8, proctrack=cls.proctrack)
+        cls.slurm = Batch(cls.hosts, cpus=8, proctrack=cls.proctrack, private_tmp=cls.private_tmp)
         cls.slurm.start()
         print(f"proctrack/{cls.slurm.proctrack}", flush=True)
 
@@ -344,3 +345,9 @@ touch stopped
         for number in range(KILLS):
             how, left, _ = kills.kill(PARTS[number % len(PARTS)])
             self.assertEqual([], left, f"{how} (seed {seed})")
+
+
+class PrivateTmp(Slurm):
+    """By hand, because on a busy machine the plugin of Slurm 22.05 fails by itself ("ns base mount failed"), also without Copper:
+    Slurm puts the job back into the queue, and it does not begin within JOB_SECONDS_MAX."""
+    private_tmp = True

@@ -70,13 +70,21 @@ def why_no_slurm():
     return None
 
 
+PRIVATE_TMP = """
+JobContainerType=job_container/tmpfs
+PrologFlags=Contain
+"""
+
+
 class Slurm:
-    def __init__(self, hosts, cpus=2, proctrack=None):
+    def __init__(self, hosts, cpus=2, proctrack=None, private_tmp=False):
         """`proctrack`: how Slurm knows the processes of a step, which it kills when the step's task has ended. cgroup: all; pgid:
-        those of the task's process group. Default: cgroup if the machine can."""
+        those of the task's process group. Default: cgroup if the machine can. `private_tmp`: each job has its own /tmp and
+        /dev/shm on each node, which the prologue and the epilogue do not see."""
         self.hosts = hosts
         self.cpus = cpus
         self.proctrack = proctrack or best_proctrack()
+        self.private_tmp = private_tmp
         self.directory = f"{hosts.directory}/slurm"
         self.cgroup = CGROUPS / pathlib.Path(hosts.directory).name
         self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": ""}
@@ -85,7 +93,8 @@ class Slurm:
         os.makedirs(f"{self.directory}/state")
         self.write("slurm.conf", CONFIGURATION.format(
             first=self.hosts.names[0], directory=self.directory, nodes=",".join(self.hosts.names), cpus=self.cpus,
-            proctrack=self.proctrack, site=self.install_scripts()))
+            proctrack=self.proctrack, site=self.install_scripts()) + (PRIVATE_TMP if self.private_tmp else ""))
+        self.write("job_container.conf", "AutoBasePath=true\nBasePath=/run/containers\n")
         self.write("cgroup.conf", f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={CGROUP_MOUNT}\n")
         if self.proctrack == "cgroup":
             self.hosts.after.callback(self.remove_cgroups)
