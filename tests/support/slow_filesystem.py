@@ -21,6 +21,16 @@ def program():
     return str(build_directory() / "bench" / "copper_slow_filesystem")
 
 
+def counters(shared):
+    """What all clients that share this file have asked so far, by kind, as a Counter."""
+    total = collections.Counter()
+    if os.path.exists(shared):
+        done = subprocess.run([program(), "--counters", shared], capture_output=True, text=True, check=True)
+        for client in json.loads(done.stdout)["clients"]:
+            total.update(client)
+    return total
+
+
 class SlowFilesystem:
     """A context manager: its mounts end with the block. All of them share the servers that `model` describes."""
 
@@ -84,13 +94,7 @@ class SlowFilesystem:
 
     def counters(self):
         """What all clients together have asked so far, by kind, as a Counter."""
-        if not self.clients:
-            return collections.Counter()
-        done = subprocess.run([program(), "--counters", self.shared], capture_output=True, text=True, check=True)
-        total = collections.Counter()
-        for client in json.loads(done.stdout)["clients"]:
-            total.update(client)
-        return total
+        return counters(self.shared)
 
     def close(self):
         """Ends all mounts. Returns what could not be ended, in words."""
