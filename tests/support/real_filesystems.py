@@ -221,7 +221,7 @@ class RealFilesystem:
 
     def signal_client(self, host, number):
         for pid in self.hosts.processes_on(host, self.client_program):
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 if self.point in pathlib.Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
                     os.kill(pid, number)
 
