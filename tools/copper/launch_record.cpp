@@ -7,10 +7,10 @@
 
 #include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "base/answer_in_time.hpp"
 #include "base/error_text.hpp"
 #include "base/json_text.hpp"
 #include "base/own_files.hpp"
@@ -26,9 +26,15 @@ constexpr const char* record_prefix = "launch-";
 constexpr const char* record_suffix = ".json";
 constexpr const char* lock_suffix = ".lock";
 constexpr int open_attempts_max = 8;
-constexpr std::chrono::milliseconds lock_pause{5};
+constexpr std::chrono::seconds lock_patience{1};  // remove_dead_launches() holds it for a moment
 constexpr std::size_t log_bytes_max = 64U << 20;
 constexpr std::size_t record_bytes_max = 16U << 20;  // it names up to a million hosts
+
+// The lock belongs to the open file, which a child shares.
+bool lock_in_time(int fd) {
+    const auto locked = [fd] { return std::string(::flock(fd, LOCK_EX) == 0 ? "locked" : "failed"); };
+    return answer_in_time(lock_patience, locked) == "locked";
+}
 
 nlohmann::json to_json(const LaunchRecord& record) {
     const auto& launcher = record.launcher;
@@ -189,9 +195,8 @@ Result<LaunchLock> LaunchLock::take(const std::string& mount) {
         if (!fd) {
             return tl::make_unexpected(fd.error());
         }
-        if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0) {
-            std::this_thread::sleep_for(lock_pause);  // remove_dead_launches() holds it for a moment
-            continue;
+        if (!lock_in_time(fd->get())) {
+            break;
         }
         struct stat held = {};
         struct stat named = {};
