@@ -44,11 +44,10 @@ def measure(nodes, packages):
         second = storm(load, roots)
         backing, lone_reads = job.totals()["backing"], job.lone_reads()
         memory = memory_bytes(job) / nodes
-        victim = nodes - 1
-        os.kill(job.daemons()[victim], signal.SIGKILL)
+        os.kill(job.daemons()[-1], signal.SIGKILL)
 
         def is_known():
-            return any(node["STATE"] == "lost" for node in nodes_of(job.status()) if int(node["RANK"]) == victim)
+            return any(node["STATE"] != "serving" for node in nodes_of(job.status()))
         loss = timed(lambda: wait_until(is_known, LOSS_SECONDS_MAX, "the loss is known"))
         after = storm(load, roots)
         stop = timed(lambda: job.stop())

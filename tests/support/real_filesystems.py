@@ -25,6 +25,7 @@ from copper import CopperError, build_directory, wait_until
 HOSTS_GATEWAY = "10.77.0.254"
 MTU = 65000
 START_SECONDS_MAX = 30
+LEAVE_SECONDS_MAX = 3
 DELAY_MICROSECONDS = 350  # one way
 
 # For each connection, a server of its own, as sshd does. It says in its log what it is asked.
@@ -237,8 +238,12 @@ class RealFilesystem:
 
     def unmount(self, host):
         self.hosts.run(host, "umount", "-l", self.point)
-        self.kill_client(host)  # it stays as long as somebody has a file open
-        self.clients.pop(host).communicate(timeout=START_SECONDS_MAX)
+        client = self.clients.pop(host)
+        # It takes leave of its servers, or others wait for it (CephFS: 60 s). It stays as long as somebody has a file open.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            client.wait(LEAVE_SECONDS_MAX)
+        self.kill_client(host)
+        client.communicate(timeout=START_SECONDS_MAX)
 
     def unmount_all(self):
         for host in list(self.clients):
