@@ -1,4 +1,4 @@
-"""Copper over GlusterFS: one brick."""
+"""Copper over GlusterFS: three bricks."""
 
 from cases import ImportCases, QuotaCases, TreeCases
 from real_filesystems import GlusterFs
