@@ -1,4 +1,4 @@
-"""Copper over GlusterFS: three bricks."""
+"""Copper over GlusterFS: one brick."""
 
 from cases import ImportCases, QuotaCases, TreeCases
 from real_filesystems import GlusterFs

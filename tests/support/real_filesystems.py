@@ -354,14 +354,13 @@ class MooseFs(RealFilesystem):
 
 
 class GlusterFs(RealFilesystem):
-    """Bricks, which glusterd starts. Each has a part of each directory's files."""
+    """One brick, which glusterd starts."""
 
     PORT = 24007
     VOLUME = "mirrored"
-    BRICKS = 3
     programs = ("glusterd", "gluster", "glusterfs")
     client_program = "glusterfs"
-    fails_without_server = True
+    fails_without_server = True  # with one brick
     opens_some_files_itself = True  # it has what is in small files since it looked them up
     NO_REQUESTS = {"release", "releasedir", "forget"}  # the brick counts them, but no client asks for them
 
@@ -371,7 +370,7 @@ class GlusterFs(RealFilesystem):
             os.mkdir(directory)
             os.makedirs(place, exist_ok=True)
             self.far.output("mount", "--bind", directory, place)
-        self.bricks = [f"{self.directory}/brick-{number}" for number in range(self.BRICKS)]
+        self.brick = f"{self.directory}/brick"
 
     def command(self, *words):
         return self.far.output("gluster", "--mode=script", "volume", *words)
@@ -379,11 +378,11 @@ class GlusterFs(RealFilesystem):
     def start(self):
         self.start_server("glusterd", "-N")
         self.wait_for(lambda: self.listens(self.PORT), "glusterd")
-        if not os.path.exists(self.bricks[0]):
-            self.command("create", self.VOLUME, *(f"{self.far.address}:{brick}" for brick in self.bricks), "force")
+        if not os.path.exists(self.brick):
+            self.command("create", self.VOLUME, f"{self.far.address}:{self.brick}", "force")
             self.command("start", self.VOLUME)
             self.command("profile", self.VOLUME, "start")
-        self.wait_for(lambda: self.command("status", self.VOLUME, "detail").count(": Y") == self.BRICKS, "the bricks")
+        self.wait_for(lambda: re.search(r"Online +: Y", self.command("status", self.VOLUME, "detail")), "the brick")
 
     def limit(self, directory):
         self.command("quota", self.VOLUME, "enable")
