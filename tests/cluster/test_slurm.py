@@ -348,6 +348,6 @@ touch stopped
 
 
 class PrivateTmp(Slurm):
-    """By hand, because on a busy machine the plugin of Slurm 22.05 fails by itself ("ns base mount failed"), also without Copper:
-    Slurm puts the job back into the queue, and it does not begin within JOB_SECONDS_MAX."""
+    """Run by hand only. On a busy machine, Slurm 22.05 often cannot make a job's /tmp ("ns base mount failed" in slurmd's log), with
+    Copper or without. The job then goes back into the queue, and the test waits for it in vain."""
     private_tmp = True
