@@ -1,6 +1,7 @@
 #include "base/answer_in_time.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,11 +21,7 @@ void let_go_of_output() {
     }
 }
 
-[[noreturn]] void answer(int to, const std::function<std::string()>& ask) {
-    if (::fork() != 0) {  // its child belongs to init
-        ::_exit(0);
-    }
-    let_go_of_output();
+void answer(int to, const std::function<std::string()>& ask) {
     const std::string text = ask();
     for (std::size_t at = 0; at < text.size();) {
         const auto written = retry_eintr([&] { return ::write(to, text.data() + at, text.size() - at); });
@@ -35,10 +32,21 @@ void let_go_of_output() {
     }
     // The end of the answer, which a process that was killed does not write.
     [[maybe_unused]] const auto ended = ::write(to, "", 1);
-    ::_exit(0);
 }
 
 }  // namespace
+
+bool run_detached(const std::function<void()>& run) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        if (::fork() == 0) {  // its child belongs to init
+            let_go_of_output();
+            run();
+        }
+        ::_exit(0);
+    }
+    return child > 0 && retry_eintr([&] { return ::waitpid(child, nullptr, 0); }) == child;
+}
 
 std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
                                           const std::function<std::string()>& ask) {
@@ -49,21 +57,24 @@ std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
     }
     const UniqueFd reading(ends[0]);
     UniqueFd writing(ends[1]);
-    const pid_t child = ::fork();
-    if (child == 0) {
-        answer(writing.get(), ask);
-    }
-    writing.reset();
-    if (child < 0) {
+    if (!run_detached([&] { answer(writing.get(), ask); })) {
         return ask();
     }
-    retry_eintr([&] { return ::waitpid(child, nullptr, 0); });
+    writing.reset();
     std::string text;
     if (!read_all(reading.get(), until, text) || text.empty() || text.back() != '\0') {
         return std::nullopt;
     }
     text.pop_back();
     return text;
+}
+
+bool lock_in_time(int fd, std::chrono::milliseconds patience) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        return true;
+    }
+    const auto locked = [fd] { return std::string(::flock(fd, LOCK_EX) == 0 ? "locked" : "failed"); };
+    return answer_in_time(patience, locked) == "locked";
 }
 
 }  // namespace copper

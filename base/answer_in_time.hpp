@@ -8,9 +8,15 @@
 
 namespace copper {
 
-// What `ask` returns, or nothing if that takes longer than `patience`. It runs in a process of its own: one
-// that waits for a hung filesystem cannot even be killed (FUSE: while the server has taken its request), so
-// this one does not wait for its end. REQUIRES: `ask` does not need the caller's other threads.
+// Runs `run` in a process of its own, of which nobody knows the end and which holds no standard streams: one
+// that waits for a hung filesystem cannot even be killed (FUSE: while the server has taken its request).
+// False if no process can be started. REQUIRES: `run` does not need the caller's other threads.
+bool run_detached(const std::function<void()>& run);
+
+// flock(2) with LOCK_EX, but not for longer than `patience`: false. The lock belongs to the open file.
+bool lock_in_time(int fd, std::chrono::milliseconds patience);
+
+// What `ask` returns, or nothing if that takes longer than `patience`. It runs detached.
 std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
                                           const std::function<std::string()>& ask);
 

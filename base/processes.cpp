@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
+#include <vector>
 
 namespace copper {
 
@@ -81,6 +83,20 @@ char state_letter(pid_t pid) {
 
 bool is_running(pid_t pid, std::uint64_t started) {
     return pid > 0 && started != 0 && start_time_of(pid) == started;
+}
+
+void close_descriptors_except(const std::set<int>& kept) {
+    std::vector<int> others;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+        const int descriptor = std::atoi(entry.path().filename().c_str());
+        if (descriptor > STDERR_FILENO && !kept.contains(descriptor)) {
+            others.push_back(descriptor);
+        }
+    }
+    for (const int descriptor : others) {
+        ::close(descriptor);  // possibly the directory's own, already closed
+    }
 }
 
 }  // namespace copper

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace copper {
@@ -30,6 +31,9 @@ struct ProcessName {
 };
 ProcessName process_named(pid_t pid);
 bool is_running(const ProcessName& process);
+
+// Closes all descriptors above 2 but these: of a process that outlives its parent.
+void close_descriptors_except(const std::set<int>& kept);
 
 // 'R', 'S', 'D', 'T' ... of proc(5); '?' if there is no such process.
 char state_letter(pid_t pid);

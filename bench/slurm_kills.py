@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """Kills jobs of a real Slurm at random moments, and prints what they left on their nodes.
 
-    bench/slurm_kills.py [--times N] [--seed S] [--proctrack cgroup|pgid]
+    bench/slurm_kills.py [--times N] [--seed S] [--proctrack cgroup|pgid] [--plugin]
 
 Each job runs on four hosts (tests/support/hosts.py): it launches a mirror, imports numpy through it with two processes
-per node, and stops it. A first job runs undisturbed, so that we know how long each part takes. Then every job is killed
-in one of the three parts: by scancel, which first asks; by SIGKILL to its steps; by SIGKILL to its script alone; or by
-SIGKILL to everything that it has on any host, supervisors included. (The epilogue is Slurm's. It drains a node if that
+per node, and stops it. With --plugin, the SPANK plugin launches it, and the epilogue stops it. A first job runs
+undisturbed, so that we know how long each part takes. Then every job is killed in one of the three parts: by scancel,
+which first asks; by SIGKILL to its steps; by SIGKILL to its script alone; by SIGKILL to everything that it has on any
+host, supervisors included; or, with the plugin, by its time limit. (The epilogue is Slurm's. It drains a node if that
 is killed.) When the epilogue has run, nothing that was not there before the first job may be left on any host: no
 process, mount, file or open port. What Slurm itself leaves is counted apart. Needs root.
 """
@@ -30,6 +31,8 @@ PARTS = ("start", "middle", "stop")
 # The options of scancel.
 WAYS = {"scancel": [], "SIGKILL to its steps": ["--signal=KILL", "--full"],
         "SIGKILL to its script": ["--signal=KILL", "--batch"], "SIGKILL to everything": []}
+# With the plugin only, whose mirror still runs then. Slurm looks every 30 s.
+TIME_OUT = "its time limit"
 PART_SECONDS_MAX = 40
 # The last processes end a moment after Slurm calls the nodes idle.
 END_SECONDS_MAX = 10
@@ -52,6 +55,18 @@ touch end
 """
 
 
+# The plugin starts the mirror before the script, and the epilogue stops it.
+JOB_OF_PLUGIN = """set -eu
+cd {directory}
+touch middle
+srun --overlap {command}
+touch stop
+sleep 0.2
+! [ -e linger ] || sleep 120
+touch end
+"""
+
+
 def first_of(pid, ancestors):
     """The closest of these ancestors, or None. Slurm's epilogue runs below slurmd, and a job below slurmstepd."""
     while pid > 1 and pid not in ancestors:
@@ -68,8 +83,11 @@ class Kills:
         self.hosts = slurm.hosts
         self.dice = dice
         tree = package_tree("numpy")
-        self.script = JOB.format(directory=slurm.directory, tree=tree, mount=MOUNT,
-                                 command=shlex.join(Workload(packages=["numpy"], trees=[tree]).command(MOUNT)))
+        load = Workload(packages=["numpy"], trees=[tree])
+        with_plugin = slurm.plugin_trees is not None
+        self.options = [f"--copper={tree}"] if with_plugin else []
+        self.script = (JOB_OF_PLUGIN if with_plugin else JOB).format(
+            directory=slurm.directory, tree=tree, mount=MOUNT, command=shlex.join(load.command("" if with_plugin else MOUNT)))
         self.before = self.hosts.traces()
         self.slurms = self.hosts.processes()
         self.hung_steps = 0
@@ -82,7 +100,9 @@ class Kills:
         for part in (*PARTS, "end"):
             if os.path.exists(self.mark(part)):
                 os.unlink(self.mark(part))
-        return self.slurm.submit(self.script, len(self.hosts.names))
+        if self.options:
+            pathlib.Path(self.mark("start")).touch()
+        return self.slurm.submit(self.script, len(self.hosts.names), *self.options)
 
     def reaches(self, part):
         """Waits for the part. It never comes if the launch fails."""
@@ -113,11 +133,21 @@ class Kills:
         self.before |= of_slurm
         return sorted(found - of_slurm)
 
+    @staticmethod
+    def end(way, job):
+        return ["scontrol", "update", f"JobId={job}", "EndTime=now"] if way == TIME_OUT else ["scancel", *WAYS[way], job]
+
+    def is_over(self, job):
+        self.slurm.ask(*self.end(TIME_OUT, job))  # again, for a job that still waited
+        return not self.slurm.is_there(job)
+
     def kill(self, part):
         """Kills a job during this part. Returns how, what the job left, and how long its end took."""
         job = self.submit()
         moment = self.dice.uniform(0, self.seconds[part])
-        way = self.dice.choice(list(WAYS))
+        way = self.dice.choice([*WAYS, TIME_OUT] if self.options else list(WAYS))
+        if way == TIME_OUT:
+            pathlib.Path(self.mark("linger")).touch()
         how = f"{way} {moment:.2f} s after the beginning of '{part}'"
         if self.reaches(part):
             time.sleep(moment)  # the moment is what is random here
@@ -132,7 +162,10 @@ class Kills:
             spared = self.slurms.keys() | steps | slurmds
             kill_all([pid for pid in found.keys() - spared if first_of(pid, steps | slurmds) not in slurmds])
         # Fails if the job has just ended.
-        self.hosts.run(self.hosts.names[0], "scancel", *WAYS[way], job, **self.slurm.environment)
+        self.hosts.run(self.hosts.names[0], *self.end(way, job), **self.slurm.environment)
+        if way == TIME_OUT:
+            wait_until(lambda: self.is_over(job), 150, "the time limit")
+            os.unlink(self.mark("linger"))
         self.slurm.wait_until_idle()
         took = time.monotonic() - began
         return how, self.left(), took
@@ -144,6 +177,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--proctrack", choices=("cgroup", "pgid"), default=best_proctrack(),
                         help="how Slurm knows a step's processes (default: cgroup if the machine can)")
+    parser.add_argument("--plugin", action="store_true", help="the SPANK plugin starts the mirror")
     options = parser.parse_args()
     if reason := why_no_hosts() or why_no_slurm():
         sys.exit(f"slurm_kills.py: {reason}")
@@ -152,7 +186,7 @@ def main():
     problems = 0
     longest = 0
     with Hosts(4) as hosts:
-        slurm = Slurm(hosts, proctrack=options.proctrack)
+        slurm = Slurm(hosts, proctrack=options.proctrack, plugin_trees=[package_tree("numpy")] if options.plugin else None)
         slurm.start()
         kills = Kills(slurm, random.Random(options.seed))
         print("undisturbed:", ", ".join(f"{part} {seconds:.1f} s" for part, seconds in kills.seconds.items()), flush=True)

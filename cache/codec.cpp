@@ -17,6 +17,9 @@ using Size = std::uint32_t;  // of a coded block, in the table
 constexpr std::size_t saved_share_min = 16;  // a 16th
 constexpr std::size_t blocks_max = extent_bytes / coded_block_bytes;
 
+// Nobody writes to it, so all its pages are the kernel's one page of zeros.
+std::array<std::byte, extent_bytes> zeros;
+
 std::size_t blocks_of(std::size_t plain_bytes) {
     return (plain_bytes + coded_block_bytes - 1) / coded_block_bytes;
 }
@@ -97,10 +100,21 @@ std::optional<Blob> lz4_coded(Bytes plain) {
     return blob;
 }
 
+bool are_zeros(Bytes bytes) {
+    return !bytes.empty() && bytes[0] == std::byte{0} &&
+           std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+
 bool is_sound(const Extent& extent) {
-    return extent.coding == Coding::plain
-               ? extent.plain_bytes == extent.blob.size && extent.plain_bytes <= extent_bytes
-               : block_starts(extent).has_value();
+    switch (extent.coding) {
+        case Coding::plain:
+            return extent.plain_bytes == extent.blob.size && extent.plain_bytes <= extent_bytes;
+        case Coding::lz4:
+            return block_starts(extent).has_value();
+        case Coding::zeros:
+            return extent.blob.size == 0 && extent.plain_bytes <= extent_bytes;
+    }
+    return false;
 }
 
 std::optional<PlainBytes> read_plain(const Extent& extent, std::size_t offset, std::size_t size,
@@ -109,6 +123,9 @@ std::optional<PlainBytes> read_plain(const Extent& extent, std::size_t offset, s
     size = std::min(size, extent.plain_bytes - offset);
     if (extent.coding == Coding::plain) {
         return PlainBytes{extent.blob.span().subspan(offset, size), nullptr};
+    }
+    if (extent.coding == Coding::zeros) {
+        return PlainBytes{Bytes(zeros).first(size), nullptr};
     }
     const auto starts = block_starts(extent);
     if (!starts) {

@@ -4,6 +4,8 @@
 // holds coded_block_bytes of plain bytes, the last one the rest. Blocks are independent, so a read decodes
 // only the blocks it touches. A block that LZ4 cannot shrink is stored plain.
 //
+// An extent of zeros has no coded bytes at all.
+//
 // Pure functions.
 #pragma once
 
@@ -22,10 +24,13 @@ inline constexpr std::size_t coded_block_bytes = 64U << 10;
 // Nothing unless the bytes shrink by at least a 16th. REQUIRES: at most extent_bytes.
 std::optional<Blob> lz4_coded(std::span<const std::byte> plain);
 
+// Whether there are bytes, and all are 0.
+bool are_zeros(std::span<const std::byte> bytes);
+
 // False if the extent's sizes contradict each other. Call this for every extent from another node.
 bool is_sound(const Extent& extent);
 
-// `bytes` point into the extent or into `decoded`.
+// `bytes` point into the extent, into `decoded`, or to zeros that are always there.
 struct PlainBytes {
     std::span<const std::byte> bytes;
     std::shared_ptr<std::byte[]> decoded;

@@ -80,7 +80,7 @@ bool Compressor::should_code(const ObjectKey& key, const Extent& extent, const L
 
 ObjectPtr Compressor::compress(const ObjectKey& key, ObjectPtr object, const Link& link) {
     const Extent* extent = object->extent();
-    if (extent == nullptr || !should_code(key, *extent, link)) {
+    if (extent == nullptr || extent->coding != Coding::plain || !should_code(key, *extent, link)) {
         return object;
     }
     auto coded = lz4_coded(extent->blob.span());

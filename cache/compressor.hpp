@@ -54,8 +54,8 @@ class Compressor {
   public:
     explicit Compressor(Compression compression) : compression_(compression) {}
 
-    // The object, or its coded form if it is an extent worth coding. REQUIRES: it is not coded yet. While the
-    // speed of the link is unknown, `automatic` codes nothing.
+    // The object, or its coded form if it is a plain extent worth coding. While the speed of the link is
+    // unknown, `automatic` codes nothing.
     ObjectPtr compress(const ObjectKey& key, ObjectPtr object, const Link& link);
 
   private:

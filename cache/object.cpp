@@ -127,6 +127,21 @@ std::size_t Directory::bytes() const {
     return held;
 }
 
+std::uint64_t DataMap::data_from(std::uint64_t offset) const {
+    const auto next = std::ranges::upper_bound(segments, offset, {}, &Segment::end);
+    return next != segments.end() ? std::max(offset, next->begin) : attributes.size;
+}
+
+std::uint64_t DataMap::hole_from(std::uint64_t offset) const {
+    const auto next = std::ranges::upper_bound(segments, offset, {}, &Segment::end);
+    return next != segments.end() && next->begin <= offset ? next->end : std::min(offset, attributes.size);
+}
+
+bool DataMap::has_data(std::uint32_t extent) const {
+    const std::uint64_t begin = extent * extent_bytes;
+    return data_from(begin) < std::min(begin + extent_bytes, attributes.size);
+}
+
 std::optional<Listing::Entry> Object::entry(std::string_view name) const {
     const Listing* entries = listing();
     const auto at = entries != nullptr ? entries->find(name) : std::nullopt;
@@ -159,6 +174,8 @@ std::size_t Object::bytes() const {
         held += pieces->bytes();
     } else if (const Extent* range = extent()) {
         held += allocated_bytes(shared_counts + range->blob.size);
+    } else if (const DataMap* map = data_map()) {
+        held += allocated_bytes(map->segments.capacity() * sizeof(DataMap::Segment));
     } else if (const Xattrs* pairs = xattrs()) {
         held += bytes_of(*pairs);
     } else if (const XattrBatch* batch = xattr_batch()) {
@@ -197,6 +214,8 @@ std::string_view file_tree_of(const ObjectKey& key) {
             return key.path;
         case ObjectKind::entry:
         case ObjectKind::extent:
+        case ObjectKind::data_map:
+        case ObjectKind::space:
         case ObjectKind::own_extent:
         case ObjectKind::xattrs:
         case ObjectKind::acl:
@@ -206,8 +225,9 @@ std::string_view file_tree_of(const ObjectKey& key) {
 }
 
 std::string to_string(const ObjectKey& key) {
-    static constexpr const char* names[] = {"directory", "batch",       "entry", "extent",    "xattrs",
-                                            "names",     "xattr batch", "acl",   "acl batch", "own extent"};
+    static constexpr const char* names[] = {"directory", "batch",    "entry",       "extent",
+                                            "xattrs",    "names",    "xattr batch", "acl",
+                                            "acl batch", "data map", "space",       "own extent"};
     return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
            std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
 }

@@ -63,6 +63,12 @@ struct Attributes {
     bool operator==(const Attributes&) const = default;
 };
 
+// Bytes of a file for which its filesystem has allocated nothing. 0, as for most files: it has no holes.
+constexpr std::uint64_t bytes_not_allocated(const Attributes& attributes) {
+    constexpr std::uint64_t block = 512;
+    return attributes.blocks > attributes.size / block ? 0 : attributes.size - attributes.blocks * block;
+}
+
 // Identifies a file's content: two reads with equal Versions saw the same bytes.
 struct Version {
     std::uint64_t inode = 0;
@@ -179,7 +185,8 @@ struct Directory {
 // How an Extent stores its bytes.
 enum class Coding : std::uint8_t {
     plain,
-    lz4,  // in blocks: cache/codec.hpp
+    lz4,    // in blocks: cache/codec.hpp
+    zeros,  // all bytes are 0, so none are stored
 };
 
 // Bytes [offset, offset + plain_bytes) of a file. Only the last extent of a file is shorter than
@@ -189,6 +196,40 @@ struct Extent {
     Blob blob;              // as sent and kept
     Coding coding = Coding::plain;
     std::size_t plain_bytes = blob.size;
+};
+
+// Where a file has data. What lies between are holes: a read gives zeros there.
+struct DataMap {
+    struct Segment {
+        std::uint64_t begin = 0;
+        std::uint64_t end = 0;
+        bool operator==(const Segment&) const = default;
+    };
+    // The last one of a file with more reaches to the end of the file: a hole may count as data.
+    static constexpr std::size_t segments_max = 4096;
+
+    Attributes attributes;          // of the file when it was read
+    std::vector<Segment> segments;  // in order, none of them empty, with a hole between any two
+
+    // The first byte of data from `offset`, the first byte of a hole from there, or the end of the file.
+    std::uint64_t data_from(std::uint64_t offset) const;
+    std::uint64_t hole_from(std::uint64_t offset) const;
+    // Of extent `extent` of the file.
+    bool has_data(std::uint32_t extent) const;
+    bool operator==(const DataMap&) const = default;
+};
+
+// What statvfs(3) says of the filesystem of a path, in its units.
+struct FilesystemSpace {
+    std::uint64_t block_bytes = 0;
+    std::uint64_t fragment_bytes = 0;  // of the blocks that are counted
+    std::uint64_t blocks = 0;
+    std::uint64_t free = 0;
+    std::uint64_t available = 0;
+    std::uint64_t files = 0;
+    std::uint64_t free_files = 0;
+    std::uint64_t name_bytes_max = 0;
+    bool operator==(const FilesystemSpace&) const = default;
 };
 
 using Xattrs = std::vector<std::pair<std::string, std::string>>;
@@ -208,7 +249,8 @@ struct XattrBatch {
 
 // An error of the backing filesystem (std::generic_category, an errno value) is content like any other, with
 // a short life.
-using Content = std::variant<std::error_code, Listing, Extent, Xattrs, Directory, XattrBatch>;
+using Content =
+    std::variant<std::error_code, Listing, Extent, Xattrs, Directory, XattrBatch, DataMap, FilesystemSpace>;
 
 struct Object {
     Content content;
@@ -222,6 +264,8 @@ struct Object {
     const Xattrs* xattrs() const { return std::get_if<Xattrs>(&content); }
     const Directory* directory() const { return std::get_if<Directory>(&content); }
     const XattrBatch* xattr_batch() const { return std::get_if<XattrBatch>(&content); }
+    const DataMap* data_map() const { return std::get_if<DataMap>(&content); }
+    const FilesystemSpace* space() const { return std::get_if<FilesystemSpace>(&content); }
     // The error, or a zero code.
     std::error_code error() const;
     // Its size in memory, for the cache's accounting.
@@ -237,7 +281,7 @@ constexpr std::size_t allocated_bytes(std::size_t bytes) {
 using ObjectPtr = std::shared_ptr<const Object>;
 
 inline constexpr std::chrono::milliseconds error_lifetime{1000};
-// For a directory that is not proven, and for what nobody has confirmed.
+// For a directory that is not proven, for what nobody has confirmed, and for what always changes.
 inline constexpr std::chrono::milliseconds doubtful_lifetime{2000};
 
 ObjectPtr make_object(Content content, std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
@@ -252,15 +296,16 @@ enum class ObjectKind : std::uint8_t {
              // without those that are gone
     entry,   // path: anything. Content: Listing of one entry, or of none where the path does not exist
     extent,  // path: a file; index: which extent. Content: Extent
-    xattrs,  // path: anything. Content: Xattrs
+    xattrs,  // path: anything. Content: Xattrs; or the error ENOTSUP, as long as the job runs
     names,   // path: a directory with several pieces; index: which one. Content: Listing without attributes
-    xattr_batch,  // as batch. Content: XattrBatch
-    acl,        // path: anything; index: an AclType. Content: Xattrs with that list, or without; or the error
-                // ENOTSUP, as long as the job runs
-    acl_batch,  // as xattr_batch, of access lists alone; or ENOTSUP for all
-    own_extent,  // an extent of a file that each node reads for itself; never on the wire
+    xattr_batch,  // as batch. Content: XattrBatch; or ENOTSUP for all
+    acl,          // path: anything; index: an AclType. Content: Xattrs with that list, or without; or ENOTSUP
+    acl_batch,    // as xattr_batch, of access lists alone; or ENOTSUP for all
+    data_map,     // path: a file. Content: DataMap
+    space,        // path: anything. Content: FilesystemSpace, for doubtful_lifetime
+    own_extent,   // an extent of a file that each node reads for itself; never on the wire
 };
-inline constexpr ObjectKind last_shared_object_kind = ObjectKind::acl_batch;
+inline constexpr ObjectKind last_shared_object_kind = ObjectKind::space;
 
 // Access control lists are asked for by name: not every filesystem lists them (MooseFS does not).
 enum class AclType : std::uint32_t { access, defaults };
@@ -271,10 +316,10 @@ struct ObjectKey {
     ObjectKind kind = ObjectKind::directory;
     std::string path;
     std::uint32_t index = 0;
-    // Of an extent: the hash of the Version that is wanted, 0 for any. Where the file is of another one by
-    // now, that one's bytes are the answer, with their Attributes and a short life. Of names and of batches:
-    // Directory::version. Where the directory has other names by now, the answer has a short life, too: to
-    // names it is the directory's own object, to a batch the error EAGAIN.
+    // Of an extent or a data map: the hash of the Version that is wanted, 0 for any. Where the file is of
+    // another one by now, that one's are the answer, with their Attributes and a short life. Of names and of
+    // batches: Directory::version. Where the directory has other names by now, the answer has a short life,
+    // too: to names it is the directory's own object, to a batch the error EAGAIN.
     std::uint64_t version = 0;
     auto operator<=>(const ObjectKey&) const = default;
 };

@@ -30,7 +30,7 @@ class XattrResolver {
     XattrResolver(Cache& cache, const Trees& trees) : cache_(cache), trees_(trees) {}
 
     // Calls `waiter` once, like Cache::get. All that the filesystem lists; those that are ACLs have no
-    // values.
+    // values. ENOTSUP: the filesystem has none for this path.
     void resolve(const std::string& path, Waiter waiter) {
         resolve({.kind = ObjectKind::xattrs, .path = path}, std::move(waiter));
     }

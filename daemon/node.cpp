@@ -200,12 +200,15 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
           }),
       profile_keeper_(make_profile_keeper()),
       prefetch_(replay_options(options_, fabric_->size()), trees_, loop_, cache_),
-      readiness_(loop_, fabric_->size(), [this](ReadyState::Outcome outcome) {
-          if (outcome != ReadyState::Outcome::all_ready) {
-              stop(StopReason::job_not_ready);
-              stop_job(stop_patience, [](const ProgressLoop::Parts&) {});
-          }
-      }) {}
+      readiness_(loop_, {.nodes = fabric_->size(), .missing_max = options_.allow_missing},
+                 [this](ReadyState::Outcome outcome) {
+                     if (outcome != ReadyState::Outcome::ready) {
+                         stop(StopReason::job_not_ready);
+                         stop_job(stop_patience, [](const ProgressLoop::Parts&) {});
+                     } else if (!start_error_.empty()) {
+                         stop_alone(StopReason::start_failed, start_error_);
+                     }
+                 }) {}
 
 Node::~Node() {
     clean_up();
@@ -237,6 +240,9 @@ int Node::run() {
     if (start_error_.empty()) {
         if (auto started = succession_ ? take_over() : start(); !started) {
             start_error_ = started.error();
+            if (!succession_) {
+                remove_own_files();  // `copper launch` may leave a record here
+            }
             occupant_ = read_instance(instance_directory(::geteuid(), options_.mount));
         }
     }
@@ -259,8 +265,10 @@ int Node::run() {
         clean_up();
     }
     spdlog::info("ended: {}", to_string(stop_reason_));
+    // To some launchers, a failure of one process is a reason to end all.
+    const bool others_go_on = stop_reason_ == StopReason::start_failed;
     const bool failed = !start_error_.empty() || stop_reason_ == StopReason::job_not_ready;
-    return failed ? 1 : 0;
+    return failed && !others_go_on ? 1 : 0;
 }
 
 tl::expected<void, std::string> Node::start() {
@@ -297,6 +305,7 @@ tl::expected<void, std::string> Node::take_over() {
     const std::string directory = instance_directory(::geteuid(), options_.mount);
     if (const auto record = read_instance(directory)) {
         made_ = MadeDirectories(record->made_directories);
+        no_view_ = record->no_view;
     }
     // If this fails (/tmp may be full), programs need the mount all the same. `copper stop` ends it through
     // the supervisor.
@@ -337,9 +346,11 @@ InstanceRecord Node::make_record() const {
             .rank = place_.rank,
             .nodes = place_.nodes,
             .trees = trees_.roots(),
+            .has_default_trees = options_.has_default_trees,
             .made_directories = made_.paths(),
             .run_everywhere = options_.run_everywhere,
-            .log_dir = options_.log_dir};
+            .log_dir = options_.log_dir,
+            .no_view = no_view_};
 }
 
 tl::expected<void, std::string> Node::listen() {
@@ -389,6 +400,12 @@ void Node::begin_serving() {
     ready_ = std::chrono::system_clock::now();
     timeline_.add(ready_, {1});
     note_progress_regularly();
+}
+
+void Node::remove_own_files() {
+    control_.reset();
+    instance_.reset();
+    made_ = MadeDirectories();
 }
 
 // Removes everything that others can see, in the reverse order of start(). Idempotent.
@@ -467,7 +484,12 @@ void Node::unmount_if_unused_later() {
             used_at_ = now;
         } else if (!has_launcher() ? now - used_at_ >= unused_time_without_launcher
                                    : succession_ && now - used_at_ >= unused_time) {
-            unmount_if_unused(options_.mount);
+            // The kernel does not know programs in the view as users of this mount.
+            if (const auto view = view_kept_by(supervisor_.pid()); view && *view && is_in_use(**view)) {
+                used_at_ = now;
+            } else {
+                unmount_if_unused(options_.mount);
+            }
         }
         unmount_if_unused_later();
     });
@@ -545,6 +567,10 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
         loop_.call(request.verb, request.argument, request.patience, answer_all);
     } else if (request.verb == verb::prefetch) {
         reply([answer = answer_prefetch(request.argument)] { return answer; });
+    } else if (request.verb == verb::keep_view) {
+        reply([this, process = request.argument] { return answer_keep_view(process); });
+    } else if (request.verb == verb::no_view) {
+        reply([answer = answer_no_view(request.argument)] { return answer; });
     } else {
         reply([this, verb = request.verb] { return replies_.refusal("unknown verb: " + verb); });
     }
@@ -558,6 +584,12 @@ std::string Node::answer(const std::string& verb, const std::string& argument) {
                         .batch_run = occupant_ ? occupant_->batch_run : "",
                         .launch = occupant_ ? occupant_->launch : "",
                         .is_served = occupant_ && is_running(*occupant_)});
+    }
+    if (verb == begin_verb && !start_error_.empty()) {
+        if (fabric_->self() != Rank{0}) {  // which reports first
+            loop_.post([this] { stop_alone(StopReason::start_failed, start_error_); });
+        }
+        return json_line({{"host", host_name()}});
     }
     if (verb == begin_verb) {
         outlived_ = static_cast<bool>(supervisor_);
@@ -635,6 +667,10 @@ json Node::paces() const {
     return found;
 }
 
+json Node::no_view() const {
+    return no_view_.empty() ? json::object() : json{{no_view_, {{"nodes", 1U}}}};
+}
+
 json Node::answer_status() {
     const auto& readers = loop_.membership().readers();
     const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - started_;
@@ -653,6 +689,7 @@ json Node::answer_status() {
             {"silent", silent()},
             {"paces", paces()},
             {"waiting", cache_.statistics().waiting},
+            {"no_view", no_view()},
             {"departed", departed()}};
 }
 
@@ -701,6 +738,7 @@ json Node::answer_sum(const std::string& paths_max) {
     node["silent"] = silent();
     node["paces"] = paces();
     node["waiting"] = cache_.statistics().waiting;
+    node["no_view"] = no_view();
     node["ready_ms"] = static_cast<std::uint64_t>(to_ms);
     node["timeline"] = to_json(timeline_);
     if (const auto wanted = number_of(paths_max); wanted > 0) {
@@ -712,6 +750,21 @@ json Node::answer_sum(const std::string& paths_max) {
 ControlReply Node::answer_prefetch(const std::string& path) {
     const auto added = path.empty() ? tl::expected<void, std::string>() : prefetch_.add(path);
     return added ? replies_.of_this_node(prefetch_.progress()) : replies_.refusal(added.error());
+}
+
+ControlReply Node::answer_keep_view(const std::string& process) {
+    const auto view = view_of(static_cast<pid_t>(number_of(process)));
+    if (!view) {
+        return replies_.refusal(view.error());
+    }
+    return supervisor_.keep(*view) ? replies_.of_this_node(json::object())
+                                   : replies_.refusal("its supervisor does not take it");
+}
+
+ControlReply Node::answer_no_view(const std::string& why) {
+    no_view_ = why;
+    const auto noted = instance_ ? instance_->update(make_record()) : tl::expected<void, std::string>();
+    return noted ? replies_.of_this_node(json::object()) : replies_.refusal(noted.error());
 }
 
 json Node::answer_stop(const std::string& patience_ms) {

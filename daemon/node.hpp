@@ -42,7 +42,7 @@ enum class StopReason {
     signal,
     launcher_ended,  // and will end this process; another process goes on with the mount
     unmounted,       // somebody else unmounted the mirror
-    start_failed,    // of this node
+    start_failed,    // of this node; the others go on without it (--allow-missing)
     job_not_ready,   // rank 0: another node did not start
     forgotten,       // the node could not start, and nobody told it to end
 };
@@ -85,6 +85,7 @@ class Node {
     tl::expected<void, std::string> listen();
     InstanceRecord make_record() const;
     void begin_serving();
+    void remove_own_files();
     void clean_up();
 
     // The node's answers to roll calls.
@@ -98,10 +99,13 @@ class Node {
     const char* state();
     nlohmann::json silent() const;
     nlohmann::json paces() const;
+    nlohmann::json no_view() const;
     std::string why();  // the node does not serve as it should; empty: it does
 
     void handle_request(const ControlRequest& request, const ControlServer::Reply& reply);
     ControlReply answer_prefetch(const std::string& path);
+    ControlReply answer_keep_view(const std::string& process);
+    ControlReply answer_no_view(const std::string& why);
     std::unique_ptr<UseLog> make_use_log() const;
     std::unique_ptr<ProfileKeeper> make_profile_keeper();
     nlohmann::json departed() const;
@@ -131,6 +135,7 @@ class Node {
     const Trees trees_;
     const Replies replies_;
     std::string start_error_;
+    std::string no_view_;  // as in InstanceRecord
     Taken taken_ = Taken::nothing;
     std::optional<InstanceRecord> occupant_;  // what has the mount if this node could not start
 

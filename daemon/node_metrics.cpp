@@ -21,6 +21,7 @@ json fuse_group(const FuseCounters& fuse) {
             {"read", fuse.read.load()},
             {"files_read", fuse.files_read.load()},
             {"ioctl", fuse.ioctl.load()},
+            {"bytecode_absent", fuse.bytecode_absent.load()},
             {"bytes_read", fuse.bytes_read.load()},
             {"siblings_fetched", fuse.guesses.siblings.fetched.load()},
             {"siblings_used", fuse.guesses.siblings.used.load()},

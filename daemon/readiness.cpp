@@ -26,12 +26,16 @@ const char* text_of(Taken taken) {
     return taken_names.at(static_cast<std::size_t>(taken));
 }
 
+bool is_occupied(const ReadyAnswer& answer) {
+    return !answer.batch_job.empty() || !answer.launch.empty();
+}
+
 // Who has what this node needs.
 void add_others(json& node, const ReadyAnswer& answer) {
     if (answer.taken != Taken::nothing) {
         node["taken"] = text_of(answer.taken);
     }
-    if (!answer.batch_job.empty()) {
+    if (is_occupied(answer)) {
         node.update({{"batch_job", answer.batch_job},
                      {"batch_run", answer.batch_run},
                      {"launch", answer.launch},
@@ -63,32 +67,35 @@ std::string to_text(const ReadyAnswer& answer) {
     return json_line(text);
 }
 
-ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look,
-                       const NameOf& name_of) {
+ReadyState ready_state(const ProgressLoop::Parts& parts, Wanted wanted, Look look, const NameOf& name_of) {
     auto failed = json::array();
     std::set<std::uint32_t> answered;
+    // `copper launch` may make room, and then all nodes have a mirror.
+    bool others_have_place = false;
     for (const auto& part : parts) {
         const auto answer = read_answer(part.text);
         answered.insert(part.rank.value);
         if (!answer.error.empty()) {
             failed.push_back({{"host", name_of(part.rank)}, {"reason", answer.error}});
             add_others(failed.back(), answer);
+            others_have_place = others_have_place || answer.taken != Taken::nothing || is_occupied(answer);
         }
     }
     auto missing = json::array();
-    for (std::uint32_t rank = 0; rank < nodes; ++rank) {
+    for (std::uint32_t rank = 0; rank < wanted.nodes; ++rank) {
         if (!answered.contains(rank)) {
             missing.push_back(name_of(Rank{rank}));
         }
     }
     const bool done = missing.empty() || look == Look::last;
-    const bool all_ready = missing.empty() && failed.empty();
     const std::size_t ready = answered.size() - failed.size();
-    const json line = {{"copper", "ready"}, {"ready", ready},     {"nodes", nodes},
-                       {"failed", failed},  {"missing", missing}, {"done", done}};
+    const bool enough = ready > 0 && ready + wanted.missing_max >= wanted.nodes && !others_have_place;
+    const bool serves = done && (ready == wanted.nodes || enough);
+    const json line = {{"copper", "ready"},  {"ready", ready}, {"nodes", wanted.nodes}, {"failed", failed},
+                       {"missing", missing}, {"done", done},   {"serves", serves}};
     auto outcome = ReadyState::Outcome::undecided;
     if (done) {
-        outcome = all_ready ? ReadyState::Outcome::all_ready : ReadyState::Outcome::failed;
+        outcome = serves ? ReadyState::Outcome::ready : ReadyState::Outcome::failed;
     }
     return {.line = json_line(line), .outcome = outcome};
 }
@@ -111,8 +118,8 @@ void Readiness::judge(const ProgressLoop::Parts& parts) {
     const bool again = !all_answered && std::chrono::steady_clock::now() < deadline_;
     const Look look = again ? Look::again : Look::last;
     const ReadyState state =
-        ready_state(parts, nodes_, look, [this](Rank rank) { return loop_.name_of(rank); });
-    if (state.outcome == ReadyState::Outcome::all_ready) {
+        ready_state(parts, wanted_, look, [this](Rank rank) { return loop_.name_of(rank); });
+    if (state.outcome == ReadyState::Outcome::ready) {
         loop_.call(begin_verb, "", patience, [this, state](const ProgressLoop::Parts&) {
             print_line(state.line);
             done_(state.outcome);

@@ -1,5 +1,5 @@
-// Rank 0 checks whether every node serves its mirror. It prints a line of JSON for each check on standard
-// output, where `copper launch` waits for it.
+// Rank 0 checks whether every node serves its mirror, or all but as many as may lack one. It prints a line of
+// JSON for each check on standard output, where `copper launch` waits for it.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace copper {
 
 inline constexpr const char* ready_verb = "ready";
-// To all nodes once all are ready: the job begins.
+// To all nodes once enough are ready: the job begins. A node that cannot serve leaves it.
 inline constexpr const char* begin_verb = "begin";
 
 // A place that another user has on a node. `copper launch` may choose another one for all nodes.
@@ -31,24 +31,29 @@ struct ReadyAnswer {
 std::string to_text(const ReadyAnswer& answer);
 
 // The line that `copper launch` reads:
-// {"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","reason":".."}],"missing":["cn1"],"done":false}
-// A failed node has "taken":"mount" or "taken":"private_directory" if that is why.
+// {"copper":"ready","ready":3,"nodes":4,"failed":[{"host":"cn2","reason":".."}],"missing":["cn1"],"done":false,
+// "serves":false}
+// A failed node has "taken":"mount" or "taken":"private_directory" if that is why. "serves": the job begins.
 struct ReadyState {
     std::string line;
-    enum class Outcome { undecided, all_ready, failed } outcome = Outcome::undecided;
+    enum class Outcome { undecided, ready, failed } outcome = Outcome::undecided;
+};
+// The nodes of a job, and how many of them may lack a mirror.
+struct Wanted {
+    std::uint32_t nodes = 1;
+    std::uint32_t missing_max = 0;
 };
 // `last`: nodes that are missing now have failed.
 enum class Look { again, last };
 using NameOf = std::function<std::string(Rank)>;  // as Fabric::name_of
-ReadyState ready_state(const ProgressLoop::Parts& parts, std::uint32_t nodes, Look look,
-                       const NameOf& name_of);
+ReadyState ready_state(const ProgressLoop::Parts& parts, Wanted wanted, Look look, const NameOf& name_of);
 
 // For the loop's thread only.
 class Readiness {
   public:
     using Done = std::function<void(ReadyState::Outcome)>;
-    Readiness(ProgressLoop& loop, std::uint32_t nodes, Done done)
-        : loop_(loop), nodes_(nodes), done_(std::move(done)) {}
+    Readiness(ProgressLoop& loop, Wanted wanted, Done done)
+        : loop_(loop), wanted_(wanted), done_(std::move(done)) {}
 
     // Asks until every node has answered that it serves, or why it cannot, or until `timeout` has passed.
     void begin(std::chrono::milliseconds timeout);
@@ -58,7 +63,7 @@ class Readiness {
     void judge(const ProgressLoop::Parts& parts);
 
     ProgressLoop& loop_;
-    const std::uint32_t nodes_;
+    const Wanted wanted_;
     const Done done_;
     TimePoint deadline_;
 };

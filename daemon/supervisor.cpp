@@ -17,13 +17,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <span>
-#include <system_error>
 #include <vector>
 
 #include "base/error_text.hpp"
+#include "base/mount_table.hpp"
 #include "base/processes.hpp"
+#include "base/read_in_time.hpp"
 #include "daemon/control/instance.hpp"
 #include "daemon/lease.hpp"
 #include "daemon/log.hpp"
@@ -47,16 +47,18 @@ constexpr milliseconds first_wait{500};
 constexpr milliseconds hang_time_min{10000};
 constexpr int hang_deadlines = 2;
 
-enum class Word : std::uint8_t { keep, hold, begin, is_alive, launcher_ends, release, dismiss };
+enum class Word : std::uint8_t { keep, keep_view, hold, begin, is_alive, launcher_ends, release, dismiss };
 
-// One packet. `keep` comes with the two descriptors of a HandOver, `hold` with one.
+// One packet. `keep` comes with the two descriptors of a HandOver, `keep_view` with the end of a pipe and
+// those of a View, `hold` with one.
 struct Packet {
     Word word = Word::dismiss;
     Place place = {};
     std::array<char, PATH_MAX> text = {};  // the mount point, or why the launcher ends the daemon
 };
 
-constexpr std::size_t descriptors_max = 2;
+constexpr std::size_t descriptors_max = 3;
+constexpr std::chrono::seconds answer_patience{2};
 
 void set_text(Packet& packet, const std::string& text) {
     std::copy_n(text.data(), std::min(text.size(), packet.text.size() - 1), packet.text.data());
@@ -122,6 +124,7 @@ std::optional<Packet> receive_packet(int socket, std::vector<UniqueFd>& descript
 void leave_launcher(int keep) {
     ::setsid();
     ::prctl(PR_SET_NAME, "copperd-superv");
+    ::signal(SIGPIPE, SIG_IGN);  // who asked for a view may have gone
     const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         struct stat st = {};
@@ -129,17 +132,7 @@ void leave_launcher(int keep) {
             ::dup2(null.get(), standard);
         }
     }
-    std::vector<int> others;
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-        const int descriptor = std::atoi(entry.path().filename().c_str());
-        if (descriptor > STDERR_FILENO && descriptor != keep && descriptor != null.get()) {
-            others.push_back(descriptor);
-        }
-    }
-    for (const int descriptor : others) {
-        ::close(descriptor);  // possibly the directory's own, already closed
-    }
+    close_descriptors_except({keep, null.get()});
 }
 
 // Whether slurmstepd started this process.
@@ -210,13 +203,14 @@ class Supervisor {
         silence_.emplace(pid_);
         while (true) {
             std::array polled = {pollfd{.fd = daemon_.get(), .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+                                 pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = mount_table_.get(), .events = POLLPRI, .revents = 0}};
             const milliseconds patience = outlives_ ? Silence::look_interval : milliseconds(-1);
-            const bool has_spoken =
-                retry_eintr([&] {
-                    return ::poll(polled.data(), polled.size(), static_cast<int>(patience.count()));
-                }) != 0;
-            if (!has_spoken && silence_->look() >= hang_time_ && is_running(pid_, pid_started_)) {
+            retry_eintr(
+                [&] { return ::poll(polled.data(), polled.size(), static_cast<int>(patience.count())); });
+            const bool has_spoken = polled[0].revents != 0 || polled[1].revents != 0;
+            if (outlives_ && !has_spoken && silence_->look() >= hang_time_ &&
+                is_running(pid_, pid_started_)) {
                 kill_for_silence();
                 silence_->end();
             }
@@ -226,10 +220,39 @@ class Supervisor {
             if (polled[1].revents != 0) {
                 take_signal();
             }
+            // The daemon does not notice: the kernel keeps its filesystem as long as a view shows it.
+            if (polled[2].revents != 0 && !is_served(mount_)) {
+                end_view();
+                ::kill(pid_, SIGTERM);
+            }
             if (polled[0].revents != 0 && !hear()) {
                 return;
             }
         }
+    }
+
+    // `received`: the end of a pipe, on whose other end the daemon waits for a byte; then the namespaces.
+    void keep_view(std::vector<UniqueFd> received) {
+        const auto mounts = read_mounts();
+        const auto mount = std::ranges::find_if(mounts, [&](const Mount& each) {
+            return each.point == mount_ && each.type == copper_filesystem_type;
+        });
+        if (mount == mounts.end() || view_.mount_namespace || received.size() < 2) {
+            return;
+        }
+        device_ = mount->device;
+        view_ = {.mount_namespace = std::move(received[1]),
+                 .user_namespace = received.size() > 2 ? std::move(received[2]) : UniqueFd()};
+        mount_table_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+        [[maybe_unused]] const auto told = ::write(received[0].get(), "", 1);
+    }
+
+    void end_view() {
+        if (view_.mount_namespace) {
+            uncover(view_, device_);
+        }
+        view_ = {};
+        mount_table_.reset();
     }
 
     void kill_for_silence() {
@@ -259,6 +282,9 @@ class Supervisor {
                     hand_over_ = {.device = std::move(descriptors[0]), .memory = std::move(descriptors[1])};
                 }
                 break;
+            case Word::keep_view:
+                keep_view(std::move(descriptors));
+                break;
             case Word::hold:
                 held_ = std::move(descriptors);
                 break;
@@ -272,6 +298,7 @@ class Supervisor {
                 why_ = packet->text.data();
                 break;
             case Word::release:
+                end_view();
                 hand_over_ = {};
                 outlives_ = false;
                 is_released_ = true;
@@ -396,6 +423,7 @@ class Supervisor {
         if (!is_released_) {
             say_why_it_gives_up();
         }
+        end_view();
         if (is_served(mount_)) {
             unmount(mount_);
         }
@@ -432,6 +460,9 @@ class Supervisor {
     std::string mount_;
     HandOver hand_over_;
     std::vector<UniqueFd> held_;
+    View view_;             // without namespaces: nobody has made one
+    std::string device_;    // of the mirror in it
+    UniqueFd mount_table_;  // open while there is a view
     std::vector<steady_clock::time_point> losses_;
 };
 
@@ -441,6 +472,21 @@ void SupervisorLink::keep(const HandOver& hand_over, Place place, const std::str
     Packet packet{.word = Word::keep, .place = place};
     set_text(packet, mount);
     send_packet(socket_.get(), packet, std::array{hand_over.device.get(), hand_over.memory.get()});
+}
+
+bool SupervisorLink::keep(const View& view) {
+    std::array<int, 2> ends = {};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return false;
+    }
+    const UniqueFd answer(ends[0]);
+    UniqueFd theirs(ends[1]);
+    const std::array descriptors = {theirs.get(), view.mount_namespace.get(), view.user_namespace.get()};
+    send_packet(socket_.get(), {.word = Word::keep_view},
+                std::span(descriptors).first(view.user_namespace ? 3 : 2));
+    theirs.reset();
+    std::string heard;
+    return read_all(answer.get(), steady_clock::now() + answer_patience, heard) && !heard.empty();
 }
 
 void SupervisorLink::hold(int descriptor) {

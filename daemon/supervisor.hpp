@@ -1,7 +1,7 @@
 // Keeps a node's mount when its daemon is lost: killed, or taken down by MPI or the launcher.
 //
 // The supervisor is a separate process outside the launcher's session and process group. It holds the
-// resources that must outlive the daemon (HandOver) and waits. If the daemon ends without notice, or is
+// resources that must outlive the daemon (HandOver, View) and waits. If the daemon ends without notice, or is
 // silent for so long that it must hang (silence.hpp), the supervisor forks a successor, which goes on with
 // the same mount. A successor serves alone, from the backing filesystem, because an MPI job cannot take in
 // new processes. Programs see a pause.
@@ -22,6 +22,7 @@
 #include "base/processes.hpp"
 #include "base/unique_fd.hpp"
 #include "daemon/control/options.hpp"
+#include "daemon/control/view.hpp"
 #include "daemon/vitals.hpp"
 #include "fuse/lasting_memory.hpp"
 
@@ -59,6 +60,9 @@ class SupervisorLink {
     void keep(const HandOver& hand_over, Place place, const std::string& mount);
     // The descriptor stays open, whatever happens to this process.
     void hold(int descriptor);
+    // The view stays until the mount ends. Returns when the supervisor has it; false if it does not take it.
+    // From any thread.
+    bool keep(const View& view);
     // All nodes serve: from now on the mount must outlive this process. Before, losing this process ends the
     // mount.
     void begin();

@@ -22,6 +22,8 @@ struct FuseCounters {
     // reads itself.
     std::atomic<std::uint64_t> files_read = 0;
     std::atomic<std::uint64_t> ioctl = 0;
+    // Directories without a __pycache__, and files that one lacks.
+    std::atomic<std::uint64_t> bytecode_absent = 0;
     std::atomic<std::uint64_t> bytes_read = 0;
     Guesses::Counters guesses;
     LatencyHistogram lookup_latency;

@@ -1,5 +1,7 @@
 #include "fuse/dispatch.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -107,8 +109,8 @@ void readlink(fuse_req_t request, fuse_ino_t inode) {
     operations(request).readlink(reply_to(request), inode);
 }
 
-void statfs(fuse_req_t request, fuse_ino_t) {
-    operations(request).statfs(reply_to(request));
+void statfs(fuse_req_t request, fuse_ino_t inode) {
+    operations(request).statfs(reply_to(request), inode);
 }
 
 void read_directory(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max, off_t offset,
@@ -131,6 +133,12 @@ void read(fuse_req_t request, fuse_ino_t inode, std::size_t bytes, off_t offset,
                              {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes});
 }
 
+// The kernel asks for SEEK_DATA and SEEK_HOLE only.
+void lseek(fuse_req_t request, fuse_ino_t inode, off_t offset, int whence, fuse_file_info*) {
+    operations(request).seek(reply_to(request), inode, offset,
+                             whence == SEEK_DATA ? Operations::Sought::data : Operations::Sought::hole);
+}
+
 void getxattr(fuse_req_t request, fuse_ino_t inode, const char* name, std::size_t bytes_max) {
     operations(request).getxattr(reply_to(request), inode, name, bytes_max);
 }
@@ -150,9 +158,8 @@ void ioctl(fuse_req_t request, fuse_ino_t, unsigned, void*, fuse_file_info*, uns
 }  // namespace
 
 // libfuse answers ENOSYS to missing callbacks; the kernel then handles the request itself and stops asking:
-// access (default_permissions), flush and fsync (nothing to write), lseek (SEEK_HOLE and SEEK_DATA as for a
-// file without holes), poll, bmap. Locks are not even advertised, so the kernel keeps them, as on a local
-// filesystem.
+// access (default_permissions), flush and fsync (nothing to write), poll, bmap. Locks are not even
+// advertised, so the kernel keeps them, as on a local filesystem.
 fuse_lowlevel_ops dispatch_table() {
     fuse_lowlevel_ops table{};
     table.init = init;
@@ -168,6 +175,7 @@ fuse_lowlevel_ops dispatch_table() {
     table.readdir = readdir;
     table.readdirplus = readdirplus;
     table.read = read;
+    table.lseek = lseek;
     table.getxattr = getxattr;
     table.listxattr = listxattr;
     table.ioctl = ioctl;

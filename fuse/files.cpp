@@ -1,5 +1,5 @@
-// read; open and release for passthrough. (Otherwise open gets ENOSYS, and flush always does. Locks stay in
-// the kernel: see dispatch.cpp.)
+// read; lseek; open and release for passthrough. (Otherwise open gets ENOSYS, and flush always does. Locks
+// stay in the kernel: see dispatch.cpp.)
 //
 // All bytes that the kernel gets of one inode are of one Version, and that Version has the size that the
 // kernel learnt when it looked the name up. But the file may have changed. Then there are three cases. If the
@@ -9,6 +9,8 @@
 // kernel is told that its attributes are out of date. That takes no page lock, so it may happen while a read
 // waits. While the file changes (EAGAIN), the read fails with ESTALE, too; the next lookup finds out which
 // Version the file has by then.
+//
+// A file with holes of whole extents is read by its DataMap: such holes are answered without an extent.
 //
 // Why another size needs a new inode: a short reply shrinks the kernel's i_size only if nothing else changed
 // the inode's attributes since the request began (fs/fuse/file.c: fuse_read_update_size), which the daemon
@@ -30,15 +32,23 @@ using SteadyClock = std::chrono::steady_clock;
 // How often to start a read again whose extents turn out to be of several Versions.
 constexpr int read_attempts_max = 3;
 
+struct Operations::ReadRequest {
+    InodeId inode = 0;
+    std::string path;
+    Attributes told;
+    FileRange range;  // not empty, and within the file
+    Attempt attempt;
+    SteadyClock::time_point arrived = SteadyClock::now();
+};
+
 // Collects the extents of one read. Each is set by one thread; the thread that sets the last one answers.
 class Operations::PendingRead {
   public:
-    PendingRead(InodeId inode, std::string path, FileRange range, Attempt attempt,
-                std::optional<Foresight> foresight, std::size_t extents)
-        : inode(inode),
-          path(std::move(path)),
-          range(range),
-          attempt(attempt),
+    PendingRead(const ReadRequest& request, std::optional<Foresight> foresight, std::size_t extents)
+        : inode(request.inode),
+          path(request.path),
+          range(request.range),
+          attempt(request.attempt),
           foresight(foresight),
           objects(extents),
           missing_(extents) {}
@@ -87,6 +97,15 @@ std::optional<Pieces> pieces_of(const std::vector<ObjectPtr>& objects, Operation
         skip = 0;
     }
     return pieces;
+}
+
+// The extent of a file that has no data there.
+ObjectPtr make_hole(const Attributes& attributes, std::uint32_t extent) {
+    return make_object(Extent{.attributes = attributes,
+                              .blob = {},
+                              .coding = Coding::zeros,
+                              .plain_bytes = static_cast<std::size_t>(
+                                  std::min(extent_bytes, attributes.size - extent * extent_bytes))});
 }
 
 // The first error of a read's objects; 0 if there is none.
@@ -245,22 +264,35 @@ void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange rang
         reply->bytes({});
         return;
     }
-    const std::uint64_t first = range.offset / extent_bytes;
-    const std::uint64_t last = (range.offset + range.bytes - 1) / extent_bytes;
-    if (last > std::numeric_limits<std::uint32_t>::max()) {
+    if ((range.offset + range.bytes - 1) / extent_bytes > std::numeric_limits<std::uint32_t>::max()) {
         reply->error(EFBIG);
         return;
     }
-    const auto arrived = SteadyClock::now();
-    ObjectKey key = extent_key(*path, *told, attempt.source);
-    key.index = static_cast<std::uint32_t>(first);
-    const bool may_lead_to_guesses = range.offset == 0 && options_.trees.contains(*path);
+    const ReadRequest request{
+        .inode = inode, .path = *path, .told = *told, .range = range, .attempt = attempt};
+    if (bytes_not_allocated(*told) < extent_bytes) {
+        read_extents(reply, request, nullptr);
+        return;
+    }
+    find_data(reply, *path, *told, [this, request](const ReplyPtr& answer, const DataMap* map) {
+        read_extents(answer, request, map);
+    });
+}
+
+// Null: there may be data everywhere.
+void Operations::read_extents(const ReplyPtr& reply, const ReadRequest& request, const DataMap* map) {
+    const auto& [inode, path, told, range, attempt, arrived] = request;
+    const auto first = static_cast<std::uint32_t>(range.offset / extent_bytes);
+    const auto last = static_cast<std::uint32_t>((range.offset + range.bytes - 1) / extent_bytes);
+    ObjectKey key = extent_key(path, told, attempt.source);
+    key.index = first;
+    const bool may_lead_to_guesses = range.offset == 0 && options_.trees.contains(path);
     const auto pending = std::make_shared<PendingRead>(
-        inode, *path, range, attempt,
-        may_lead_to_guesses ? std::optional(cache_.foresight(key)) : std::nullopt, last - first + 1);
-    for (std::uint64_t index = first; index <= last; ++index) {
-        key.index = static_cast<std::uint32_t>(index);
-        cache_.get(key, [this, reply, pending, position = index - first, arrived](const ObjectPtr& object) {
+        request, may_lead_to_guesses ? std::optional(cache_.foresight(key)) : std::nullopt,
+        last - first + 1U);
+    for (std::size_t position = 0; position < pending->objects.size(); ++position) {
+        key.index = first + static_cast<std::uint32_t>(position);
+        const auto arrive = [this, reply, pending, position, arrived = arrived](const ObjectPtr& object) {
             if (!pending->set(position, object) || !reply->begin()) {
                 return;
             }
@@ -270,21 +302,80 @@ void Operations::begin_read(const ReplyPtr& reply, InodeId inode, FileRange rang
                 guesses_.read(pending->path, pending->objects.front(), *pending->foresight);
             }
             reply->end();
-        });
+        };
+        if (map != nullptr && !map->has_data(key.index)) {
+            arrive(make_hole(told, key.index));
+        } else {
+            cache_.get(key, arrive);
+        }
     }
-    fetch_ahead(inode, key, {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last + 1)},
-                told->size);
+    fetch_ahead(inode, key, {first, last + 1}, told, map);
 }
 
-void Operations::fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, std::uint64_t file_bytes) {
-    const auto extents = static_cast<std::uint32_t>(extents_of(file_bytes));
+// Null: there may be data everywhere. Whatever goes wrong shows when the bytes are read.
+void Operations::find_data(const ReplyPtr& reply, const std::string& path, const Attributes& told,
+                           WithMap then) {
+    const ObjectKey key{.kind = ObjectKind::data_map, .path = path, .version = hash_of(version_of(told))};
+    cache_.get(key, answering(reply, [version = version_of(told), then = std::move(then)](
+                                         const ReplyPtr& answer, const ObjectPtr& object) {
+                   const DataMap* map = object->data_map();
+                   then(answer, map != nullptr && version_of(map->attributes) == version ? map : nullptr);
+               }));
+}
+
+void Operations::seek(const ReplyPtr& reply, InodeId inode, std::int64_t offset, Sought sought) {
+    const auto path = inodes_.path(inode);
+    const auto told = inodes_.attributes(inode);
+    if (!path || !told) {
+        reply->error(ESTALE);
+        return;
+    }
+    const auto from = static_cast<std::uint64_t>(offset);
+    if (offset < 0 || from >= told->size) {
+        reply->error(ENXIO);
+        return;
+    }
+    const std::uint64_t unless_known = sought == Sought::data ? from : told->size;
+    if (bytes_not_allocated(*told) == 0) {
+        reply->position(unless_known);
+        return;
+    }
+    find_data(reply, *path, *told,
+              [this, inode, from, sought, unless_known](const ReplyPtr& answer, const DataMap* map) {
+                  // The program takes holes for bytes that it has read, so the inode must not take another
+                  // version.
+                  const auto verdict = map != nullptr
+                                           ? inodes_.hand_out(inode, map->attributes, InodeTable::Bytes::some)
+                                           : InodeTable::Verdict::other;
+                  if (verdict == InodeTable::Verdict::other) {
+                      answer->position(unless_known);
+                      return;
+                  }
+                  if (verdict == InodeTable::Verdict::adopted) {
+                      notices_.attributes(inode);
+                  }
+                  const std::uint64_t found =
+                      sought == Sought::data ? map->data_from(from) : map->hole_from(from);
+                  if (sought == Sought::data && found == map->attributes.size) {
+                      answer->error(ENXIO);
+                  } else {
+                      answer->position(found);
+                  }
+              });
+}
+
+void Operations::fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, const Attributes& told,
+                             const DataMap* map) {
+    const auto extents = static_cast<std::uint32_t>(extents_of(told.size));
     if (extents <= 1) {
         return;
     }
     const auto ahead = inodes_.read_ahead(inode, read, extents, cache_.read_ahead_extents());
     for (key.index = ahead.begin; key.index < ahead.end; ++key.index) {
-        cache_.get(
-            key, [](const ObjectPtr&) {}, FetchFor::guess);
+        if (map == nullptr || map->has_data(key.index)) {
+            cache_.get(
+                key, [](const ObjectPtr&) {}, FetchFor::guess);
+        }
     }
 }
 

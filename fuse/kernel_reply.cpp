@@ -97,6 +97,12 @@ class KernelReply final : public Reply, public std::enable_shared_from_this<Kern
         }
     }
 
+    void position(std::uint64_t offset) override {
+        if (const Taken taken = take()) {
+            fuse_reply_lseek(taken.request, static_cast<off_t>(offset));
+        }
+    }
+
     void statistics(const struct statvfs& statistics) override {
         if (const Taken taken = take()) {
             fuse_reply_statfs(taken.request, &statistics);

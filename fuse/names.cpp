@@ -17,6 +17,11 @@ timespec to_timespec(const Timestamp& stamp) {
     return {.tv_sec = stamp.seconds, .tv_nsec = static_cast<long>(stamp.nanoseconds)};
 }
 
+// Of Python, which looks for it beside each module that it imports.
+bool is_bytecode(std::string_view name) {
+    return name == "__pycache__" || name.ends_with(".pyc");
+}
+
 }  // namespace
 
 struct stat to_stat(const InodeTable::Told& told) {
@@ -163,6 +168,9 @@ void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
                          counters_.lookup_latency.record(SteadyClock::now() - arrived);
                          const bool is_absent = resolution.found && !*resolution.found;
                          counters_.hot_paths.count(path, {.absent = is_absent ? 1U : 0U});
+                         if (is_absent && is_bytecode(base_name(path))) {
+                             ++counters_.bytecode_absent;
+                         }
                      }));
 }
 
@@ -216,14 +224,39 @@ void Operations::readlink(ReplyPtr reply, InodeId inode) {
         }));
 }
 
-// The mirror spans filesystems of any size and is read-only, so asking them makes no sense.
-void Operations::statfs(ReplyPtr reply) {
-    struct statvfs statistics {};
-    statistics.f_bsize = 4096;
-    statistics.f_frsize = 4096;
-    statistics.f_namemax = name_bytes_max;
-    statistics.f_flag = ST_RDONLY;
-    reply->statistics(statistics);
+void Operations::statfs(ReplyPtr reply, InodeId inode) {
+    const auto path = inodes_.path(inode);
+    if (!path) {
+        reply->error(ESTALE);
+        return;
+    }
+    tell_space(reply, *path);
+}
+
+void Operations::tell_space(const ReplyPtr& reply, const std::string& path) {
+    cache_.get(
+        {.kind = ObjectKind::space, .path = path},
+        answering(reply, [this, path](const ReplyPtr& answer, const ObjectPtr& object) {
+            const FilesystemSpace* space = object->space();
+            if (space == nullptr && object->error() == std::errc::no_such_file_or_directory && path != "/") {
+                tell_space(answer, std::string(parent_path(path)));  // the snapshot still has it
+                return;
+            }
+            if (space == nullptr) {
+                answer->error(to_errno(object->error()));
+                return;
+            }
+            struct statvfs told {};
+            told.f_bsize = space->block_bytes;
+            told.f_frsize = space->fragment_bytes;
+            told.f_blocks = space->blocks;
+            told.f_bfree = space->free;
+            told.f_bavail = space->available;
+            told.f_files = space->files;
+            told.f_ffree = space->free_files;
+            told.f_namemax = space->name_bytes_max;
+            answer->statistics(told);
+        }));
 }
 
 }  // namespace copper

@@ -50,7 +50,7 @@ class Operations {
     void forget(InodeId inode, std::uint64_t lookups);
     void getattr(ReplyPtr reply, InodeId inode);
     void readlink(ReplyPtr reply, InodeId inode);
-    void statfs(ReplyPtr reply);
+    void statfs(ReplyPtr reply, InodeId inode);
 
     // directories.cpp
     enum class Entries { names, with_attributes };
@@ -67,6 +67,9 @@ class Operations {
         std::size_t bytes = 0;
     };
     void read(ReplyPtr reply, InodeId inode, FileRange range);
+    // SEEK_DATA and SEEK_HOLE of lseek(2).
+    enum class Sought { data, hole };
+    void seek(const ReplyPtr& reply, InodeId inode, std::int64_t offset, Sought sought);
     // Called only if passes_through().
     void open(const ReplyPtr& reply, InodeId inode);
     void release(InodeId inode);
@@ -90,6 +93,7 @@ class Operations {
         Source source = Source::shared;
     };
 
+    void tell_space(const ReplyPtr& reply, const std::string& path);
     std::string target_told(const Listing::Entry& entry) const;
     Attributes attributes_told(const Listing::Entry& entry) const;
     std::optional<InodeTable::Told> look_up(InodeId parent, std::string_view name,
@@ -116,7 +120,12 @@ class Operations {
                       const Listing& names, std::uint64_t first);
     ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
     void begin_read(const ReplyPtr& reply, InodeId inode, FileRange range, Attempt attempt);
-    void fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, std::uint64_t file_bytes);
+    struct ReadRequest;
+    void read_extents(const ReplyPtr& reply, const ReadRequest& request, const DataMap* map);
+    void fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, const Attributes& told,
+                     const DataMap* map);
+    using WithMap = std::function<void(const ReplyPtr&, const DataMap*)>;
+    void find_data(const ReplyPtr& reply, const std::string& path, const Attributes& told, WithMap then);
     void answer_read(const ReplyPtr& reply, const PendingRead& pending);
     void find_version(const ReplyPtr& reply, InodeId inode, ObjectKey key, const Attributes& found,
                       int attempts);

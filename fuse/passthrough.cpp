@@ -99,7 +99,8 @@ std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Att
         auto object = cache_.find(key);
         const Extent* extent = object != nullptr ? object->extent() : nullptr;
         const bool is_right = extent != nullptr && version_of(extent->attributes) == version &&
-                              extent->blob.size == std::min(extent_bytes, attributes.size - offset);
+                              extent->coding != Coding::lz4 &&
+                              extent->plain_bytes == std::min(extent_bytes, attributes.size - offset);
         return is_right ? object : nullptr;
     };
     // Most incomplete files show it soon: check before starting.
@@ -113,6 +114,9 @@ std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Att
         const ObjectPtr object = find(offset);
         if (ends_ || object == nullptr || !file->write(object->extent()->blob.span(), offset)) {
             return nullptr;
+        }
+        if (object->extent()->coding == Coding::zeros) {
+            continue;  // the local file has a hole there
         }
         Extent extent = *object->extent();
         extent.blob.data = {file, file->bytes().data() + offset};

@@ -40,6 +40,7 @@ class Reply {
     virtual Sent opened(BackingId backing) = 0;
     virtual Sent bytes(std::span<const iovec> pieces) = 0;
     virtual void size(std::size_t bytes) = 0;
+    virtual void position(std::uint64_t offset) = 0;
     virtual void statistics(const struct statvfs& statistics) = 0;
 
     // If begin() returns true, the mount stays until end().

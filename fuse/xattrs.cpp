@@ -26,6 +26,15 @@ std::optional<AclType> acl_named(std::string_view name) {
                                     : std::nullopt;
 }
 
+// What getxattr(2) says of an attribute that is not there (xattr(7)). A name of no class, or of one that only
+// single filesystems know, belongs to none.
+int error_of_absent(std::string_view name, bool has_selinux) {
+    constexpr std::string_view classes[] = {"user.", "trusted.", "security."};
+    const bool has_class =
+        std::ranges::any_of(classes, [name](std::string_view each) { return name.starts_with(each); });
+    return has_class && (name != "security.selinux" || has_selinux) ? ENODATA : EOPNOTSUPP;
+}
+
 }  // namespace
 
 void Operations::getxattr(ReplyPtr reply, InodeId inode, std::string name, std::size_t bytes_max) {
@@ -34,11 +43,11 @@ void Operations::getxattr(ReplyPtr reply, InodeId inode, std::string name, std::
         reply->error(ESTALE);
         return;
     }
-    const int absent = name == "security.selinux" && !options_.has_selinux ? EOPNOTSUPP : ENODATA;
+    const auto acl = acl_named(name);
+    const int absent = acl ? ENODATA : error_of_absent(name, options_.has_selinux);
     // With several users, the kernel itself asks for ACLs, and would refuse every access at ENOTSUP
     // (fs/fuse/acl.c: fuse_get_acl).
     const bool is_for_kernel = options_.audience == Audience::everyone;
-    const auto acl = acl_named(name);
     auto waiter =
         answering(std::move(reply), [name = std::move(name), bytes_max, absent, is_for_kernel, acl](
                                         const ReplyPtr& answer, const XattrResolver::Resolution& xattrs) {

@@ -95,12 +95,13 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             why);
     }
 
-    // The version of an extent is in its file's attributes, that of names in their directory.
+    // The version of an extent, or a data map, is in its file's attributes, that of names in their directory.
     void fetch(const Wanted& next) {
         const ObjectKey& key = next.key;
         const bool is_of_names = key.kind == ObjectKind::names || key.kind == ObjectKind::batch ||
                                  key.kind == ObjectKind::xattr_batch || key.kind == ObjectKind::acl_batch;
-        if (key.version == 0 && key.kind == ObjectKind::extent) {
+        const bool is_of_file = key.kind == ObjectKind::extent || key.kind == ObjectKind::data_map;
+        if (key.version == 0 && is_of_file) {
             get({.kind = ObjectKind::entry, .path = key.path}, next.why,
                 [this, next](const ObjectPtr& object) {
                     const Listing* found = object->listing();
@@ -108,6 +109,8 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                         found != nullptr && found->size() == 1 ? found->at(0).attributes : Attributes();
                     if (next.key.index >= extents_to_fetch(attributes)) {
                         arrived(next.key, nullptr);
+                    } else if (next.key.kind == ObjectKind::data_map) {
+                        fetch_object(map_of(next.key.path, attributes, next.why));
                     } else {
                         fetch_object(extent_of(next.key.path, next.key.index, attributes, next.why));
                     }
@@ -152,6 +155,12 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                 .why = why};
     }
 
+    static Wanted map_of(const std::string& path, const Attributes& attributes, FetchFor why) {
+        return {
+            .key = {.kind = ObjectKind::data_map, .path = path, .version = hash_of(version_of(attributes))},
+            .why = why};
+    }
+
     // Null: there is no such object.
     void arrived(const ObjectKey& key, const ObjectPtr& object) {
         --in_flight;
@@ -178,6 +187,8 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         } else if (object.listing() != nullptr &&
                    (key.kind == ObjectKind::batch || key.kind == ObjectKind::entry)) {
             add_entries(key, *object.listing(), found);
+        } else if (const DataMap* map = object.data_map()) {
+            add_segments(key.path, *map, found);
         }
         // In front of what follows: a directory's files come before the next directory.
         wanted.insert(wanted.begin(), found.begin(), found.end());
@@ -207,12 +218,39 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             if (S_ISDIR(entry.attributes.mode)) {
                 found.push_back({.key = directory_key(path)});
             }
-            if (extents_to_fetch(entry.attributes) != 0) {
-                Wanted& file = found.emplace_back(extent_of(path, 0, entry.attributes, FetchFor::everyone));
-                file.rest = entry.attributes.size - file.bytes;
-                extents_behind += extents_of(file.rest);
+            const std::uint64_t extents = extents_to_fetch(entry.attributes);
+            if (extents != 0 && bytes_not_allocated(entry.attributes) >= extent_bytes) {
+                found.push_back(map_of(path, entry.attributes, FetchFor::everyone));
+            } else if (extents != 0) {
+                add_extents(path, entry.attributes, {.begin = 0, .end = extents}, found);
             }
         }
+    }
+
+    // Of holes, programs need nothing but the map.
+    void add_segments(const std::string& path, const DataMap& map, std::vector<Wanted>& found) {
+        std::uint64_t next = 0;
+        for (const auto& [begin, end] : map.segments) {
+            const Extents extents{.begin = std::max(begin / extent_bytes, next), .end = extents_of(end)};
+            if (extents.begin < extents.end) {
+                add_extents(path, map.attributes, extents, found);
+            }
+            next = extents.end;
+        }
+    }
+
+    struct Extents {
+        std::uint64_t begin = 0;
+        std::uint64_t end = 0;
+    };
+    // REQUIRES: the file has them, and at least one.
+    void add_extents(const std::string& path, const Attributes& attributes, Extents extents,
+                     std::vector<Wanted>& found) {
+        Wanted& file = found.emplace_back(
+            extent_of(path, static_cast<std::uint32_t>(extents.begin), attributes, FetchFor::everyone));
+        file.rest =
+            std::min(extents.end * extent_bytes, attributes.size) - extents.begin * extent_bytes - file.bytes;
+        extents_behind += extents_of(file.rest);
     }
 
     Cache& cache;

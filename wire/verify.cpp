@@ -72,6 +72,15 @@ bool suits(const Extent& extent, const Object& object, const ObjectKey& key) {
            (object.lifetime || extent.plain_bytes == expected);
 }
 
+bool is_sound(const DataMap& map) {
+    const auto& segments = map.segments;
+    return is_sound(map.attributes) && S_ISREG(map.attributes.mode) &&
+           std::ranges::all_of(segments, [](const auto& one) { return one.begin < one.end; }) &&
+           std::ranges::adjacent_find(
+               segments, [](const auto& a, const auto& b) { return a.end >= b.begin; }) == segments.end() &&
+           (segments.empty() || segments.back().end <= map.attributes.size);
+}
+
 bool is_sound(const Xattrs& xattrs) {
     return std::all_of(xattrs.begin(), xattrs.end(), [](const auto& pair) {
         const auto& [name, value] = pair;
@@ -98,6 +107,9 @@ bool suits(const Object& object, const ObjectKey& key) {
     if (const XattrBatch* batch = object.xattr_batch()) {
         return std::all_of(batch->entries.begin(), batch->entries.end(),
                            [](const auto& entry) { return !entry.xattrs || is_sound(*entry.xattrs); });
+    }
+    if (const DataMap* map = object.data_map()) {
+        return is_sound(*map);
     }
     return object.xattrs() == nullptr || is_sound(*object.xattrs());
 }

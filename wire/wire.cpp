@@ -144,8 +144,10 @@ std::optional<ObjectKey> key_of(const wire::Header& header) {
     const bool is_part = key.kind == ObjectKind::extent || key.kind == ObjectKind::batch ||
                          key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch ||
                          key.kind == ObjectKind::acl_batch;
+    const bool has_version = is_part || key.kind == ObjectKind::data_map;
     const std::uint32_t index_max = key.kind == ObjectKind::acl ? acl_names.size() - 1 : 0;
-    if (!is_normalised_path(key.path) || ((key.index > index_max || key.version != 0) && !is_part)) {
+    if (!is_normalised_path(key.path) || (key.index > index_max && !is_part) ||
+        (key.version != 0 && !has_version)) {
         return std::nullopt;
     }
     return key;
@@ -245,6 +247,26 @@ Blob encode_body(const Xattrs& xattrs) {
 
 Blob encode_body(const Extent& extent) {
     return extent.blob;
+}
+
+Blob encode_body(const DataMap& map) {
+    Builder builder(map.segments.size() * sizeof(wire::Segment) + 256);
+    std::vector<wire::Segment> segments;
+    segments.reserve(map.segments.size());
+    for (const auto& [begin, end] : map.segments) {
+        segments.emplace_back(begin, end);
+    }
+    const auto segments_offset = builder.CreateVectorOfStructs(segments);
+    const auto details = to_wire(map.attributes);
+    return finish(builder, wire::CreateDataMapBody(builder, &details, map.attributes.inode,
+                                                   map.attributes.mode, segments_offset));
+}
+
+Blob encode_body(const FilesystemSpace& space) {
+    Builder builder;
+    return finish(builder, wire::CreateSpaceBody(builder, space.block_bytes, space.fragment_bytes,
+                                                 space.blocks, space.free, space.available, space.files,
+                                                 space.free_files, space.name_bytes_max));
 }
 
 Blob encode_body(const std::error_code&) {
@@ -379,6 +401,30 @@ std::optional<XattrBatch> from_wire(const wire::XattrsBody& body) {
     return batch;
 }
 
+std::optional<DataMap> from_wire(const wire::DataMapBody& body) {
+    const auto& segments = *body.segments();
+    if (!is_aligned(segments) || segments.size() > DataMap::segments_max) {
+        return std::nullopt;
+    }
+    DataMap map{.attributes = from_wire(*body.details(), body.inode(), body.mode()), .segments = {}};
+    map.segments.reserve(segments.size());
+    for (const wire::Segment* told : segments) {
+        map.segments.push_back({.begin = told->begin(), .end = told->end()});
+    }
+    return map;
+}
+
+std::optional<FilesystemSpace> from_wire(const wire::SpaceBody& body) {
+    return FilesystemSpace{.block_bytes = body.block_bytes(),
+                           .fragment_bytes = body.fragment_bytes(),
+                           .blocks = body.blocks(),
+                           .free = body.free(),
+                           .available = body.available(),
+                           .files = body.files(),
+                           .free_files = body.free_files(),
+                           .name_bytes_max = body.name_bytes_max()};
+}
+
 std::optional<std::vector<Answer::Part>> from_wire(const wire::AnswerBody& body) {
     std::vector<Answer::Part> parts;
     TextReader text(*body.text());
@@ -431,15 +477,19 @@ std::optional<Content> decode_content(const wire::Publication& publication, cons
         }
         case wire::Payload::extent: {
             const wire::Extent* told = publication.extent();
-            if (told == nullptr) {
+            if (told == nullptr || publication.coding() > wire::Coding::MAX) {
                 return std::nullopt;
             }
             const Extent extent{.attributes = from_wire(told->details(), told->inode(), told->mode()),
                                 .blob = body,
-                                .coding = publication.is_lz4() ? Coding::lz4 : Coding::plain,
+                                .coding = static_cast<Coding>(publication.coding()),
                                 .plain_bytes = told->plain_bytes()};
             return is_sound(extent) ? std::optional<Content>(extent) : std::nullopt;
         }
+        case wire::Payload::data_map:
+            return decode_body<wire::DataMapBody>(body);
+        case wire::Payload::space:
+            return decode_body<wire::SpaceBody>(body);
     }
     return std::nullopt;
 }
@@ -449,7 +499,8 @@ bool answers(wire::Payload payload, ObjectKind kind) {
     using wire::Payload;
     constexpr Payload usual[] = {Payload::directory,   Payload::listing, Payload::listing,
                                  Payload::extent,      Payload::xattrs,  Payload::listing,
-                                 Payload::xattr_batch, Payload::xattrs,  Payload::xattr_batch};
+                                 Payload::xattr_batch, Payload::xattrs,  Payload::xattr_batch,
+                                 Payload::data_map,    Payload::space};
     return payload == Payload::error || payload == usual[static_cast<std::size_t>(kind)] ||
            (payload == Payload::directory && kind == ObjectKind::names);
 }
@@ -483,7 +534,8 @@ auto to_wire(Builder& builder, const Publication& publication) {
     return wire::CreatePublication(
         builder, static_cast<wire::Payload>(object.content.index()), publication.sequence,
         publication.root.value, publication.serial, publication.tree, extent != nullptr ? &told : nullptr,
-        publication.spread == Publication::Spread::asked, extent != nullptr && extent->coding == Coding::lz4,
+        publication.spread == Publication::Spread::asked,
+        extent != nullptr ? static_cast<wire::Coding>(extent->coding) : wire::Coding::plain,
         object.lifetime ? object.lifetime->count() : -1, object.error().value());
 }
 
@@ -513,11 +565,12 @@ Frame frame_of(const auto&) {
 
 Frame frame_of(const Publication& publication) {
     const Extent* extent = publication.object->extent();
+    const bool is_compressed = extent != nullptr && extent->coding == Coding::lz4;
     return {.header = {},
             .body = std::visit([](const auto& content) { return encode_body(content); },
                                publication.object->content),
             .lane = publication.lane,
-            .saved_bytes = extent != nullptr ? extent->plain_bytes - extent->blob.size : 0};
+            .saved_bytes = is_compressed ? extent->plain_bytes - extent->blob.size : 0};
 }
 
 Frame frame_of(const Answer& answer) {

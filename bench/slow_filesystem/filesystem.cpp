@@ -221,7 +221,8 @@ void SlowFilesystem::lookup(fuse_req_t request, fuse_ino_t parent, const char* n
     }
     asked.is_found = st.has_value();
     fuse_entry_param entry{};  // without a node: the name is absent
-    entry.entry_timeout = entry.attr_timeout = kernel_keeps_seconds;
+    entry.attr_timeout = kernel_keeps_seconds;
+    entry.entry_timeout = options_.model.forgets_names ? 0 : kernel_keeps_seconds;
     if (st) {
         entry.ino = paths_.number_of(path);
         entry.attr = *st;

@@ -29,6 +29,7 @@ struct Model {
     // Of the client:
     bool opens_directories_itself = false;  // without asking a server
     bool is_serial = false;                 // looks up one name at a time in a directory
+    bool forgets_names = false;             // looks a name up each time that it is used
 };
 
 struct Preset {

@@ -78,14 +78,18 @@ void ConcurrentCalls::for_each(int directory, std::size_t count, const std::func
         }
     });
     // This thread works too, so a pool that is busy elsewhere, or full, only makes it slower. Where the
-    // filesystem answers at once, it is done before others have woken up.
-    const auto began = std::chrono::steady_clock::now();
-    blocks->work_on_one();
-    const auto block_time = std::chrono::steady_clock::now() - began;
-    if (block_time * block_count > worth_waking_for) {
+    // filesystem answers at once, it is done before others have woken up. Its client may do so for the first
+    // names alone.
+    std::size_t left = block_count;
+    for (bool is_slow = false; left > 0 && !is_slow; --left) {
+        const auto began = std::chrono::steady_clock::now();
+        blocks->work_on_one();
+        is_slow = (std::chrono::steady_clock::now() - began) * left > worth_waking_for;
+    }
+    if (left > 0) {
         const auto parent = parent_directory(directory);
         const std::uint64_t filesystem = parent ? parent->filesystem : 0;
-        for (std::size_t helper = 1; helper < block_count && take_thread(filesystem); ++helper) {
+        for (std::size_t helper = 0; helper < left && take_thread(filesystem); ++helper) {
             const bool begins = pool_.submit([this, blocks, filesystem] {
                 blocks->work();
                 give_back_thread(filesystem);

@@ -10,7 +10,7 @@
 namespace copper {
 
 // System calls on a filesystem, failed ones included. `listings` counts directories, not calls of getdents64.
-// Walking a path (O_PATH) does not count.
+// `reads` includes each search for a hole or its end (lseek). Walking a path (O_PATH) does not count.
 struct BackingCounters {
     std::atomic<std::uint64_t> listings = 0;
     std::atomic<std::uint64_t> stats = 0;

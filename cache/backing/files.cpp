@@ -5,18 +5,20 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/checksum.hpp"
 #include "cache/backing/calls.hpp"
 #include "cache/backing/open_files.hpp"
 #include "cache/backing/posix_backing.hpp"
+#include "cache/codec.hpp"
 
 namespace copper {
 namespace {
 
-// Up to `size` bytes from `offset`; fewer only at the end of the file.
-SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, ExtentMemory& memory,
-                              ReadCounters& counters) {
+// Up to `size` bytes from `offset`; fewer only at the end of the file. Without attributes.
+SystemResult<Extent> read_bytes(int file, std::uint64_t offset, std::size_t size, ExtentMemory& memory,
+                                ReadCounters& counters) {
     auto data = memory.allocate(size);
     std::size_t done = 0;
     while (done < size) {
@@ -37,14 +39,52 @@ SystemResult<Blob> read_bytes(int file, std::uint64_t offset, std::size_t size, 
         done += static_cast<std::size_t>(got);
         counters.add_bytes(static_cast<std::uint64_t>(got));
     }
-    const auto checksum = checksum_of({data.get(), done});
-    return Blob{std::move(data), done, checksum};
+    const std::span<const std::byte> bytes(data.get(), done);
+    if (are_zeros(bytes)) {
+        return Extent{.attributes = {}, .blob = {}, .coding = Coding::zeros, .plain_bytes = done};
+    }
+    const auto checksum = checksum_of(bytes);
+    return Extent{.attributes = {}, .blob = {std::move(data), done, checksum}};
 }
 
-// Nothing if the bytes are not proven to be of one Version.
-SystemResult<std::optional<Extent>> read_once(int file, const SystemResult<Observed>& seen,
-                                              std::uint32_t index, ExtentMemory& memory,
-                                              ReadCounters& counters) {
+// Where the filesystem says that a file of this size has data. One that knows no holes, or contradicts
+// itself, has data everywhere.
+SystemResult<std::vector<DataMap::Segment>> find_data(int file, std::uint64_t size, ReadCounters& counters) {
+    const std::vector<DataMap::Segment> everything = {{.begin = 0, .end = size}};
+    const auto seek = [&](std::uint64_t offset, int whence) -> SystemResult<std::uint64_t> {
+        counters.count(&BackingCounters::reads);
+        const auto found = retry_eintr([&] { return ::lseek(file, static_cast<off_t>(offset), whence); });
+        return found >= 0 ? SystemResult<std::uint64_t>(static_cast<std::uint64_t>(found))
+                          : tl::unexpected(errno);
+    };
+    const auto is_unknown = [](int error) {
+        return error == EINVAL || error == ENOTSUP || error == ENOSYS || error == ENXIO;
+    };
+    std::vector<DataMap::Segment> segments;
+    for (std::uint64_t at = 0; at < size;) {
+        const auto begin = seek(at, SEEK_DATA);
+        if (!begin && begin.error() == ENXIO) {
+            break;
+        }
+        const auto end = begin ? seek(*begin, SEEK_HOLE) : begin;
+        if (!end && !is_unknown(end.error())) {
+            return tl::unexpected(end.error());
+        }
+        const bool is_sound =
+            end && *begin < *end && *end <= size && (segments.empty() || *begin > segments.back().end);
+        if (!is_sound) {
+            return everything;
+        }
+        at = segments.size() + 1 < DataMap::segments_max ? *end : size;
+        segments.push_back({.begin = *begin, .end = at});
+    }
+    return segments;
+}
+
+// An Extent or a DataMap, as the key says. Nothing if it is not proven to be of one Version.
+SystemResult<std::optional<Content>> read_once(int file, const SystemResult<Observed>& seen,
+                                               const ObjectKey& key, ExtentMemory& memory,
+                                               ReadCounters& counters) {
     if (!seen) {
         return tl::unexpected(seen.error());
     }
@@ -55,26 +95,39 @@ SystemResult<std::optional<Extent>> read_once(int file, const SystemResult<Obser
     if (!seen->is_settled) {
         return std::nullopt;
     }
-    const auto offset = index * extent_bytes;
+    const bool is_of_map = key.kind == ObjectKind::data_map;
+    const auto offset = key.index * extent_bytes;
     const auto size = std::min(extent_bytes, before.size - std::min(before.size, offset));
-    auto blob = read_bytes(file, offset, static_cast<std::size_t>(size), memory, counters);
-    if (!blob) {
-        return tl::unexpected(blob.error());
+    auto segments = is_of_map ? find_data(file, before.size, counters) : std::vector<DataMap::Segment>();
+    auto extent =
+        is_of_map ? Extent() : read_bytes(file, offset, static_cast<std::size_t>(size), memory, counters);
+    if (!segments || !extent) {
+        return tl::unexpected(segments ? extent.error() : segments.error());
     }
     const auto after = seen->may_be_stale ? stat_anew(file, counters) : stat_at(file, "", counters);
     if (!after) {
         return tl::unexpected(after.error());
     }
-    const bool is_unchanged = version_of(before) == version_of(*after) && blob->size == size;
-    return is_unchanged ? std::optional(Extent{.attributes = *after, .blob = std::move(*blob)})
-                        : std::nullopt;
+    if (version_of(before) != version_of(*after) || (!is_of_map && extent->plain_bytes != size)) {
+        return std::nullopt;
+    }
+    if (is_of_map) {
+        return DataMap{.attributes = *after, .segments = std::move(*segments)};
+    }
+    extent->attributes = *after;
+    return std::move(*extent);
+}
+
+Attributes& attributes_in(Content& content) {
+    auto* extent = std::get_if<Extent>(&content);
+    return extent != nullptr ? extent->attributes : std::get<DataMap>(content).attributes;
 }
 
 bool is_wanted(const Attributes& attributes, const ObjectKey& key) {
     return key.version == 0 || key.version == hash_of(version_of(attributes));
 }
 
-// How long to keep the bytes. If the file's Version is not the key's: for a file of several extents only
+// How long to keep what was read. If the file's Version is not the key's: for a file of several extents only
 // briefly, for the present askers, because another opening may still find the wanted Version. An extent that
 // is the whole file is consistent in any Version.
 std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attributes, const ObjectKey& key) {
@@ -84,7 +137,7 @@ std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attribute
 
 }  // namespace
 
-ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters) {
+ObjectPtr PosixBacking::read_file(const ObjectKey& key, ReadCounters& counters) {
     bool is_just_opened = false;
     const auto open = [&] {
         is_just_opened = true;
@@ -121,7 +174,7 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
             ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
             seen = settled_stat(fd, clocks_, patience, counters, Ask::server);
         }
-        auto done = read_once(fd, seen, key.index, *memory_, counters);
+        auto done = read_once(fd, seen, key, *memory_, counters);
         if (!done) {
             open_files_->close(wanted, **file);
             error = done.error();
@@ -131,9 +184,11 @@ ObjectPtr PosixBacking::read_extent(const ObjectKey& key, ReadCounters& counters
                 break;
             }
         } else if (*done) {
-            (*done)->attributes = numbered((*done)->attributes);
-            const Attributes& attributes = (*done)->attributes;
-            open_files_->mark_read(wanted, **file, key.index, extents_of(attributes.size));
+            Attributes& attributes = attributes_in(**done);
+            attributes = numbered(attributes);
+            const bool is_of_map = key.kind == ObjectKind::data_map;
+            open_files_->mark_read(wanted, **file, is_of_map ? OpenFiles::no_extent : key.index,
+                                   extents_of(attributes.size));
             const auto lifetime = lifetime_of(attributes, key);
             return make_object(std::move(**done), lifetime);
         } else {

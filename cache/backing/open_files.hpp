@@ -24,6 +24,7 @@ namespace copper {
 class OpenFiles {
   public:
     static constexpr std::size_t open_files_max = 64;
+    static constexpr std::uint32_t no_extent = UINT32_MAX;
 
     struct Wanted {
         std::string path;
@@ -43,7 +44,7 @@ class OpenFiles {
     // The file if it is open, otherwise what `open` makes of it. `open` runs without a lock.
     SystemResult<FilePtr> get(const Wanted& wanted, const Open& open);
 
-    // Extent `index` of `extents` has been read.
+    // Extent `index` of `extents` has been read; no_extent: something else of the file.
     void mark_read(const Wanted& wanted, const File& file, std::uint32_t index, std::uint64_t extents);
 
     void close(const Wanted& wanted, const File& file);

@@ -1,5 +1,10 @@
 #include "cache/backing/posix_backing.hpp"
 
+#include <fcntl.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+
 #include "base/path.hpp"
 #include "cache/backing/calls.hpp"
 #include "cache/backing/concurrent_calls.hpp"
@@ -43,7 +48,10 @@ ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
             return read_entry(key.path, counters);
         case ObjectKind::extent:
         case ObjectKind::own_extent:
-            return read_extent(key, counters);
+        case ObjectKind::data_map:
+            return read_file(key, counters);
+        case ObjectKind::space:
+            return read_space(key.path, counters);
         case ObjectKind::xattrs:
         case ObjectKind::acl:
             return read_xattrs(key, counters);
@@ -86,6 +94,27 @@ ObjectPtr PosixBacking::read_entry(const std::string& path, ReadCounters& counte
     const bool is_lost = mounts_.current()->is_lost(join_path(parent->path, name));
     const auto lifetime = entry->is_settled ? std::nullopt : std::optional(doubtful_lifetime);
     return is_lost ? make_error(ESTALE) : make_entry(std::move(entry->entry), counters, lifetime);
+}
+
+ObjectPtr PosixBacking::read_space(const std::string& path, ReadCounters& counters) {
+    const auto opened = opener_.open(path, O_PATH, counters);
+    if (!opened) {
+        return make_error(opened.error());
+    }
+    counters.count(&BackingCounters::stats);
+    struct statvfs found {};
+    if (retry_eintr([&] { return ::fstatvfs(opened->fd.get(), &found); }) != 0) {
+        return make_error(errno);
+    }
+    return make_object(FilesystemSpace{.block_bytes = found.f_bsize,
+                                       .fragment_bytes = found.f_frsize,
+                                       .blocks = found.f_blocks,
+                                       .free = found.f_bfree,
+                                       .available = found.f_bavail,
+                                       .files = found.f_files,
+                                       .free_files = found.f_ffree,
+                                       .name_bytes_max = found.f_namemax},
+                       doubtful_lifetime);
 }
 
 }  // namespace copper

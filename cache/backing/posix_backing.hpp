@@ -64,7 +64,8 @@ class PosixBacking final : public BackingStore {
     tl::expected<BatchNames, ObjectPtr> batch_names(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_batch(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_entry(const std::string& path, ReadCounters& counters);
-    ObjectPtr read_extent(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_file(const ObjectKey& key, ReadCounters& counters);
+    ObjectPtr read_space(const std::string& path, ReadCounters& counters);
     ObjectPtr read_xattrs(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_xattr_batch(const ObjectKey& key, ReadCounters& counters);
 

@@ -29,10 +29,16 @@ bool is_unsupported(int error) {
     return error == ENOTSUP || error == ENOSYS;
 }
 
-// getxattr(2) fails like this for an attribute that was removed meanwhile, or that only others may read
+// getxattr(2) fails like this for an attribute that was removed meanwhile, or that only others may see
 // (trusted.*).
 bool is_none_for_this_user(int error) {
-    return error == ENODATA || is_unsupported(error) || error == EPERM || error == EACCES;
+    return error == ENODATA || is_unsupported(error) || error == EPERM;
+}
+
+// Where this user may not read the file, these attributes are listed all the same. The kernel itself refuses
+// their values (xattr_permission() in fs/xattr.c).
+bool is_name_alone(std::string_view attribute, int error) {
+    return error == EACCES && attribute.starts_with("user.");
 }
 
 bool is_acl(const char* attribute) {
@@ -89,14 +95,14 @@ SystemResult<Xattrs> listed_xattrs(int directory, const std::string& name, ReadC
     const auto names =
         text_by([&](char* to, std::size_t bytes) { return ::llistxattr(path.c_str(), to, bytes); }, counters);
     if (!names) {
-        return is_unsupported(names.error()) ? SystemResult<Xattrs>() : tl::unexpected(names.error());
+        return tl::unexpected(names.error());
     }
     Xattrs xattrs;
     for (std::size_t at = 0; at < names->size(); at += std::strlen(&(*names)[at]) + 1) {
         const char* attribute = &(*names)[at];
         auto value = is_acl(attribute) ? SystemResult<std::string>() : value_of(path, attribute, counters);
-        if (value) {
-            xattrs.emplace_back(attribute, std::move(*value));
+        if (value || is_name_alone(attribute, value.error())) {
+            xattrs.emplace_back(attribute, std::move(value).value_or(""));
         } else if (!is_none_for_this_user(value.error())) {
             return tl::unexpected(value.error());
         }
@@ -115,7 +121,7 @@ SystemResult<Xattrs> acl_of(int directory, const std::string& name, AclType type
     return value.error() == ENODATA ? SystemResult<Xattrs>() : tl::unexpected(value.error());
 }
 
-// ENOTSUP is a property of the file or its filesystem, and no trouble that could pass.
+// ENOTSUP is a property of the file or its filesystem, and no trouble that could pass. Programs get it, too.
 ObjectPtr make_xattr_error(int error) {
     return is_unsupported(error) ? make_object(std::make_error_code(std::errc::not_supported))
                                  : make_error(error);

@@ -30,6 +30,11 @@ inline constexpr const char* sum = "sum";  // one part for all nodes: sum_of() i
                                            // ranks that did not answer. Argument: how many paths
 inline constexpr const char* prefetch =
     "prefetch";  // only the asked node answers: Prefetch::progress(). Argument: a path to add, or nothing
+inline constexpr const char* keep_view =
+    "keep_view";  // only the asked node answers: {}. Argument: a process whose namespaces are the node's view
+                  // from now on (view.hpp)
+inline constexpr const char* no_view =
+    "no_view";  // only the asked node answers: {}. Argument: why this node can have no view
 inline constexpr const char* stop =
     "stop";  // {host, unmounted: bool, reason}: the node has unmounted and will end
 }  // namespace verb

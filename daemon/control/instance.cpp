@@ -60,9 +60,12 @@ nlohmann::json to_json(const InstanceRecord& record) {
             {"rank", record.rank},
             {"nodes", record.nodes},
             {"trees", record.trees},
+            {"has_default_trees", record.has_default_trees},
             {"made_directories", record.made_directories},
             {"run_everywhere", record.run_everywhere},
-            {"log_dir", record.log_dir}};
+            {"log_dir", record.log_dir},
+            {"no_view", record.no_view},
+            {"without_mirror", record.without_mirror}};
 }
 
 InstanceRecord record_from(const nlohmann::json& json) {
@@ -82,7 +85,10 @@ InstanceRecord record_from(const nlohmann::json& json) {
     json.at("made_directories").get_to(record.made_directories);
     json.at("run_everywhere").get_to(record.run_everywhere);
     // Earlier versions have none.
+    record.has_default_trees = json.value("has_default_trees", false);
     record.log_dir = json.value("log_dir", "");
+    record.no_view = json.value("no_view", "");
+    record.without_mirror = json.value("without_mirror", false);
     record.launch = json.value("launch", "");
     record.batch_run = json.value("batch_run", "");
     return record;
@@ -287,6 +293,12 @@ tl::expected<Instance, std::string> Instance::claim(InstanceRecord record, const
 
 Instance::Instance(Instance&& other) noexcept
     : directory_(std::exchange(other.directory_, {})), lock_(std::move(other.lock_)) {}
+
+tl::expected<void, std::string> Instance::update(const InstanceRecord& record) {
+    return open_instance(directory_, Missing::refuse).and_then([&record](const Opened& opened) {
+        return write_record(opened.directory.get(), record);
+    });
+}
 
 Instance::~Instance() {
     if (!directory_.empty()) {

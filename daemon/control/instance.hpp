@@ -37,12 +37,15 @@ struct InstanceRecord {
     std::uint32_t rank = 0;
     std::uint32_t nodes = 1;
     std::vector<std::string> trees = {};
+    bool has_default_trees = false;  // all shared filesystems; nobody has chosen them
     // Directories that the daemon made for the mount point, innermost first. Removed at the end if empty.
     std::vector<std::string> made_directories = {};
     // How the job was launched, for `copper stop`: an argv prefix that runs one command on every node. Empty:
     // none.
     std::vector<std::string> run_everywhere = {};
     std::string log_dir = {};  // empty: none
+    std::string no_view = {};  // why this node has no view (view.hpp); empty: it has one, or nobody has tried
+    bool without_mirror = false;  // the job goes on without a mirror on this node: nothing serves the mount
     bool operator==(const InstanceRecord&) const = default;
 };
 // As text (JSON) for the file in the instance's directory. The reverse returns nothing if the text is no
@@ -61,6 +64,12 @@ class Instance {
                                                      Predecessor predecessor = Predecessor::none);
     Instance(Instance&& other) noexcept;
     ~Instance();
+
+    // Replaces the record.
+    tl::expected<void, std::string> update(const InstanceRecord& record);
+
+    // Leaves the directory to those who read the record. Nothing holds it any more.
+    void abandon() { directory_.clear(); }
 
     const std::string& directory() const { return directory_; }
     std::string socket_path() const { return directory_ + "/control"; }

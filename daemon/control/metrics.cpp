@@ -38,6 +38,8 @@ std::vector<MetricRow> make_table() {
          "Files that programs read; on each node, the kernel answers for files that it keeps"},
         {"fuse", "ioctl", counter, "requests",
          "isatty() and the like, which the kernel never answers itself"},
+        {"fuse", "bytecode_absent", counter, "names",
+         "Files of Python's bytecode, or whole directories of it, that were looked for and are not there"},
         {"fuse", "bytes_read", counter, "bytes", "Bytes replied to read requests"},
         {"fuse", "siblings_fetched", counter, "files", "Files fetched ahead as others beside them were used"},
         {"fuse", "siblings_used", counter, "files", "Of those, files that were used"},
@@ -92,7 +94,7 @@ std::vector<MetricRow> make_table() {
         rows.push_back({group, "listings", counter, "calls", "Directories read"});
         rows.push_back({group, "stats", counter, "calls", "statx calls"});
         rows.push_back({group, "file_opens", counter, "calls", "Files opened"});
-        rows.push_back({group, "reads", counter, "calls", "Read calls"});
+        rows.push_back({group, "reads", counter, "calls", "Read calls, and searches for holes"});
         rows.push_back({group, "bytes", counter, "bytes", "Bytes read"});
         rows.push_back({group, "readlinks", counter, "calls", "readlink calls"});
         rows.push_back({group, "xattrs", counter, "calls", "Extended attribute calls"});

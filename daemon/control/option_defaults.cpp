@@ -119,6 +119,7 @@ tl::expected<void, std::string> choose_trees(DaemonOptions& options, JobSpan spa
     if (!options.trees.empty()) {
         return {};
     }
+    options.has_default_trees = true;
     for (const auto& mount : read_mounts()) {
         if (is_shared_filesystem(mount) && is_normalised_path(mount.point)) {
             options.trees.push_back(mount.point);

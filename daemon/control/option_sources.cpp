@@ -23,6 +23,7 @@ constexpr const char* config_variable = "COPPER_CONFIG";
 constexpr std::array other_variables = {
     "COPPER_ROOT",            // in the job scripts of ALCF's Copper
     "COPPER_MIRROR",          // asks a site's prologue for a mirror
+    "COPPER_BYTECODE",        // tells Python's sitecustomize module where to keep what it compiles
     "COPPER_ORIGINALS",       // what was before `copper env`
     "COPPER_MIRRORED_TREES",  // tells Python's sitecustomize module what `copper env` rewrites
 };

@@ -93,7 +93,7 @@ Taken take_words(const Texts& texts, DaemonOptions& options) {
 
 template <std::uint32_t DaemonOptions::*member, std::uint32_t max>
 Taken take_count(const Texts& texts, DaemonOptions& options) {
-    return assign(options.*member, parse_count(texts.front(), max));
+    return assign(options.*member, parse_count(texts.front(), {.min = 1, .max = max}));
 }
 
 // Checks the text only. Each node's daemon checks whether it can be a mount point.
@@ -331,6 +331,15 @@ std::vector<OptionRow> user_rows() {
          .argument = one_of(level_names),
          .help = "none, fatal, error, warning, info or debug, or 0 to 5 (default warning)",
          .take = take_log_level},
+        {.name = "allow-missing",
+         .argument = "N",
+         .help = "serve although up to N nodes cannot; 'copper run' then runs commands there without a "
+                 "mirror (default 0)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.allow_missing,
+                               parse_count(texts.front(), {.min = 0, .max = nodes_max}));
+             }},
         {.name = "allow-other",
          .argument = "",
          .help = "let other users see the mirror",
@@ -379,6 +388,11 @@ std::vector<OptionRow> hidden_rows() {
          .help = "all nodes are on this machine: \".\" and the rank are appended to the mount point",
          .audience = hidden,
          .take = take_switch<&DaemonOptions::local>},
+        {.name = "default-trees",
+         .argument = "",
+         .help = "nobody has chosen the trees",
+         .audience = hidden,
+         .take = take_switch<&DaemonOptions::has_default_trees>},
         {.name = "require-key",
          .argument = "",
          .help = "the job has a key: do not start without it",
@@ -483,6 +497,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         "--deadline=" + seconds(options.deadline),
         "--log-level=" + to_string(options.log_level),
         std::string("--log-to-output=") + truth(options.log_to_output),
+        "--allow-missing=" + std::to_string(options.allow_missing),
         std::string("--allow-other=") + truth(options.allow_other),
         std::string("--push=") + push_names[static_cast<std::size_t>(options.push)],
         std::string("--passthrough=") + passthrough_names[static_cast<std::size_t>(options.passthrough)],
@@ -491,6 +506,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         "--job=" + options.job,
         std::string("--local=") + truth(options.local),
         std::string("--require-key=") + truth(options.require_key),
+        std::string("--default-trees=") + truth(options.has_default_trees),
         std::string("--create-mount=") + truth(options.create_mount),
         "--ready-timeout=" + seconds(options.ready_timeout)};
     for (const auto& tree : options.trees) {

@@ -17,11 +17,12 @@ std::string in_mebibytes(std::uint64_t bytes) {
     return std::to_string(bytes >> 20U) + "M";
 }
 
-tl::expected<std::uint32_t, std::string> parse_count(const std::string& text, std::uint32_t max) {
+tl::expected<std::uint32_t, std::string> parse_count(const std::string& text, CountRange range) {
     std::uint32_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > max) {
-        return wrong(in_quotes(text) + " is not a whole number from 1 to " + std::to_string(max));
+    if (error != std::errc() || end != text.data() + text.size() || value < range.min || value > range.max) {
+        return wrong(in_quotes(text) + " is not a whole number from " + std::to_string(range.min) + " to " +
+                     std::to_string(range.max));
     }
     return value;
 }

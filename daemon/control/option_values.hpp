@@ -18,8 +18,11 @@ tl::unexpected<std::string> wrong(std::string what);
 std::string in_quotes(std::string_view text);
 std::string in_mebibytes(std::uint64_t bytes);
 
-// A whole number from 1 to `max`.
-tl::expected<std::uint32_t, std::string> parse_count(const std::string& text, std::uint32_t max);
+struct CountRange {
+    std::uint32_t min;
+    std::uint32_t max;
+};
+tl::expected<std::uint32_t, std::string> parse_count(const std::string& text, CountRange range);
 
 struct SecondsRange {
     double min;

@@ -38,6 +38,7 @@ struct DaemonOptions {
     Compression compress = Compression::automatic;  // --compress auto|off|lz4
     std::uint32_t readers = 16;                     // --readers K
     std::uint32_t arity = 4;                        // --arity K
+    std::uint32_t allow_missing = 0;                // --allow-missing N: nodes that may lack a mirror
     Push push = Push::automatic;                    // --push auto|always|never
     std::chrono::milliseconds deadline{10000};      // --deadline SECONDS (fractions allowed)
     std::string log_dir;                            // --log-dir DIR; empty: standard error
@@ -54,6 +55,7 @@ struct DaemonOptions {
     // Hidden flags, for `copper launch`. Environment and file cannot set them.
     bool local = false;  // --local: the nodes share this machine; "." and the rank are appended to the mount
     bool require_key = false;                         // --require-key: do not start without the job's key
+    bool has_default_trees = false;                   // --default-trees: choose_trees() has chosen them
     std::chrono::milliseconds ready_timeout{120000};  // --ready-timeout SECONDS: for all nodes to serve
     std::uint32_t nodes = 0;                          // --nodes N: of the launch; 0: unknown
     // --run-everywhere ARG, repeatable: the argv prefix of InstanceRecord.

@@ -150,6 +150,17 @@ json silent_of(const std::vector<json>& answers) {
     return silent;
 }
 
+json no_view_of(const std::vector<json>& answers) {
+    json reasons = json::object();
+    for_each_told(answers, "no_view", [&](const std::string& why, const json& found) {
+        if (found.is_object() && (reasons.size() < reasons_told_max || reasons.contains(why))) {
+            json& sum = reasons[why];
+            sum = {{"nodes", count_of(sum, "nodes") + count_of(found, "nodes")}};
+        }
+    });
+    return reasons;
+}
+
 json paces_of(const std::vector<json>& answers) {
     json paces = json::object();
     for_each_told(answers, "paces", [&](const std::string& filesystem, const json& found) {
@@ -221,6 +232,7 @@ json sum_of(const std::vector<json>& answers, std::size_t paths_max) {
     sum["waiting"] = waiting;
     sum["silent"] = silent_of(answers);
     sum["paces"] = paces_of(answers);
+    sum["no_view"] = no_view_of(answers);
     sum["departed"] = departed_of(answers);
     sum["timeline"] = to_json(timeline_of(answers));
     sum["conspicuous"] = conspicuous(answers);

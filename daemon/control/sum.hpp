@@ -14,6 +14,7 @@ namespace copper {
 inline constexpr std::size_t conspicuous_nodes_max = 24;
 inline constexpr std::size_t departed_told_max = 64;  // nodes for which `copper status` shows the reason
 inline constexpr std::size_t filesystems_told_max = 16;
+inline constexpr std::size_t reasons_told_max = 16;  // why nodes have no view
 inline constexpr std::size_t summed_paths_bytes_max = 256U << 10;
 
 // `answers`: of nodes to verb::sum (or, with fewer keys, to verb::stats), and sums of them. The result has

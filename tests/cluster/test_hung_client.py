@@ -30,7 +30,7 @@ class HungClient(ClusterTestCase):
         os.makedirs(f"{cls.source}/software/py")
         for number in range(40):
             pathlib.Path(cls.source, "software", "py", f"file-{number}").write_text(f"{number}\n", encoding="ascii")
-        cls.hosts.write("model.toml", "")
+        cls.hosts.write("model.toml", "forgets_names = 1\n")  # no kernel's cache helps
         shutil.copy2(program(), f"{cls.hosts.directory}/bin")
 
     def setUp(self):
@@ -75,6 +75,22 @@ class HungClient(ClusterTestCase):
             reading.kill()
         self.assertEqual((0, list(range(40))), (reading.returncode, [int(line) for line in output.split()]), output)
 
+    def test_a_node_that_never_gets_ready(self):
+        """Its daemon waits for /dev/fuse."""
+        self.hosts.check("cn1", "mount", "-i", "-o", "remount,rw", MOUNTED)
+        self.hosts.check("cn1", "mount", "--bind", f"{self.tree}/file-0", "/dev/fuse")
+        self.addCleanup(self.hosts.check, "cn1", "umount", "-l", "/dev/fuse")
+        self.hang("cn1")
+        done = self.launch(None, "--allow-missing", "1", "--ready-timeout", "10")
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertIn("copper: cn1 has no mirror: it never answered", done.stderr)
+        self.read_all("cn0")
+        self.read_all("cn2")
+        done = self.hosts.run("cn1", "copper", "run", "true")
+        self.assertEqual((0, "copper: this node has no mirror (--allow-missing): true reads the filesystem itself\n"),
+                         (done.returncode, done.stderr))
+        self.stop_well()
+
     def test_a_client_that_hangs_before_the_launch(self):
         self.hang("cn1")
         done = self.launch()
@@ -89,8 +105,13 @@ class HungClient(ClusterTestCase):
         os.symlink(self.tree, link)
         self.hang("cn1")
         self.read_all("cn1")
+        # One that is interrupted while it makes the view keeps nobody waiting.
+        self.hosts.run("cn1", "timeout", "--signal=INT", "3", "copper", "run", "--view", "bind", "true")
         self.assertEqual("7\n", self.hosts.check("cn1", "timeout", "--signal=KILL", str(SECONDS_MAX), "copper", "run", "sh", "-c",
                                                  "cat ${PYTHONPATH#*:}/file-7", PYTHONPATH=link))
+        # The view would lie on the client's directories.
+        self.assertIn("'copper run' changes paths on 1 node: the filesystem of a tree does not answer on this node",
+                      self.hosts.check("cn0", "copper", "status"))
         self.go_on("cn1")
         self.stop_well()
 

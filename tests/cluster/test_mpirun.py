@@ -8,8 +8,8 @@ import signal
 import time
 import unittest
 
-from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, as_nobody, command_lines, is_built_with_mpich, key_of_job, kill_all,
-                    nodes_of, undisturbed, wait_until)
+from copper import (LAUNCH_DAEMONS, LAUNCHERS, CopperError, as_nobody, command_lines, disturbances, is_built_with_mpich, key_of_job,
+                    kill_all, nodes_of, undisturbed, wait_until)
 from hosts import Hosts, why_no_hosts
 from import_storm import Workload, package_tree
 from pages import block_with, in_place
@@ -19,9 +19,9 @@ START_SECONDS_MAX = 11  # start_max of tools/copper/remote_shell.cpp
 SETTLING_SECONDS = 5  # mpirun ends what it will end
 FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
 # What a job leaves: the directories that others could otherwise make, empty and closed.
-PLACES = """places=$(ls -d /tmp/root /tmp/copper-* 2>/dev/null)
+PLACES = """places=$(ls -d /tmp/root /tmp/nobody /tmp/copper-* 2>/dev/null)
 [ -n "$places" ] || exit 0
-find $places -maxdepth 0 ! '(' -type d -user 0 -perm 0700 ')'
+find $places -maxdepth 0 ! '(' -type d '(' -user 0 -o -user nobody ')' -perm 0700 ')'
 find $places -xdev -mindepth 1"""
 MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun", "--host")
 
@@ -136,20 +136,21 @@ class MpiRun(NodesThatFail, ClusterTestCase):
         return stats["totals"]
 
     def test_the_next_job_has_on_all_hosts_what_the_last_one_used(self):
-        used = []
-        for stopped_on in ("cn2", "cn0"):
+        jobs, recorded = [], 0
+        # Two in a row that nothing disturbed: who guesses asks for attributes in another way than who does not.
+        while len(jobs) < 2 or sum(map(disturbances, jobs[-2:])) > 0:
+            self.assertLess(len(jobs), 8, jobs)
             self.launch_well("--profile", "auto")
-            if used:
-                wait_until(lambda: self.stats()["totals"]["profile"]["fetched"] >= used[0], 60, "the replay")
+            if recorded:
+                wait_until(lambda: self.stats()["totals"]["profile"]["fetched"] >= recorded, 60, "the replay")
             self.storm("numpy", self.hosts.names)
-            totals = self.stats()["totals"]
-            used.append(totals["profile"]["unforeseen"] + totals["profile"]["foretold"])
-            self.stop_well(stopped_on)  # rank 0 records, whoever is asked to stop
+            jobs.append(self.stats()["totals"])
+            self.stop_well(("cn2", "cn0")[len(jobs) % 2])  # rank 0 records, whoever is asked to stop
             shown = self.hosts.check("cn0", "copper", "profile", "list").splitlines()[1].split()
-            self.assertEqual(str(len(used)), shown[1])
-            used[0] = int(shown[2])
-        self.assertEqual(0, totals["profile"]["unforeseen"])
-        self.assertGreater(totals["profile"]["foretold"], used[0] / 2)
+            self.assertEqual(str(len(jobs)), shown[1])
+            replayed, recorded = recorded, int(shown[2])
+        self.assertEqual(0, jobs[-1]["profile"]["unforeseen"])
+        self.assertGreater(jobs[-1]["profile"]["foretold"], replayed / 2)
 
     def test_each_file_is_read_once_by_all(self):
         alone = self.import_and_count("scipy.stats", self.hosts.names[:1])

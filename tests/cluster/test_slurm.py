@@ -10,7 +10,7 @@ import shutil
 import signal
 import unittest
 
-from copper import REPOSITORY, CopperError, command_lines, key_of_job, undisturbed, wait_until
+from copper import NOBODY, REPOSITORY, CopperError, as_nobody, command_lines, key_of_job, undisturbed, wait_until
 from import_storm import Workload
 from pages import PROGRAM, in_place, make_software, script_of, write
 from slurm import Slurm as Batch, why_no_slurm
@@ -88,20 +88,39 @@ OF_FRONTIER = """module() { :; }
 conda() { if [ "$1" = activate ]; then export PYTHONPATH=$2; else unset PYTHONPATH; fi; }
 """
 
+# What a task sees: its host, its user, whether the trees are the mirror's, and whether it can become another user.
+SEEN = """import os, sys
+mount, *trees = sys.argv[1:]
+mirrored = [os.path.ismount(tree) and os.stat(tree).st_dev == os.stat(mount + tree).st_dev for tree in trees]
+print("seen", os.uname().nodename, os.getuid(), *mirrored)
+"""
+
+# The job does nothing of its own for Copper, and asks on its command line.
+PLUGIN = """set -eu
+{before}
+python3 {directory}/seen.py {mount} {trees}
+srun python3 {directory}/seen.py {mount} {trees}
+copper stats --json >{results}/stats || true
+touch {results}/stopped
+sleep 600
+"""
+
 KILLS = 6
 
 
 class SlurmTestCase(ClusterTestCase):
     proctrack = None
     private_tmp = False
+    plugin_trees = None
 
     @classmethod
     def setUpClass(cls):
-        reason = why_no_slurm()
+        reason = why_no_slurm(plugin=cls.plugin_trees is not None)
         if reason:
             raise unittest.SkipTest(reason)
         super().setUpClass()
-        cls.slurm = Batch(cls.hosts, cpus=8, proctrack=cls.proctrack, private_tmp=cls.private_tmp)
+        cls.slurm = Batch(cls.hosts, cpus=8, proctrack=cls.proctrack, private_tmp=cls.private_tmp,
+                          plugin_trees=cls.plugin_trees and cls.plugin_trees(cls))
         cls.slurm.start()
         print(f"proctrack/{cls.slurm.proctrack}", flush=True)
 
@@ -175,18 +194,20 @@ touch stopped
         self.assertIn("2 of 2 nodes serve", self.read("status"))
         self.check_nothing_left()
 
-    def test_script_of_the_documentation(self):
+    def test_scripts_of_the_documentation(self):
         directory = self.slurm.directory
         make_software(directory)
         write(pathlib.Path(directory) / "train.py", PROGRAM)
-        script = "\n".join(line for line in script_of("docs/use/slurm.md").splitlines() if not line.startswith("#"))
-        job = self.slurm.submit(f"cd {directory}\nset -e\n{in_place(script, directory)}", 4)
-        wait_until(lambda: not self.slurm.is_there(job), JOB_SECONDS_MAX, "the end of the job")
-        said = self.slurm.output(job)
-        self.assertEqual(8, said.count("trained\n"), said)
-        self.assertIn("4 of 4 serve", said)
-        self.assertNotIn("hardly any program used the mirror", said)
-        self.check_nothing_left()
+        for page in ("docs/use/slurm.md", "README.md"):
+            with self.subTest(page):
+                script = "\n".join(line for line in script_of(page).splitlines() if not line.startswith("#"))
+                job = self.slurm.submit(f"cd {directory}\nset -e\n{in_place(script, directory)}", 4)
+                wait_until(lambda: not self.slurm.is_there(job), JOB_SECONDS_MAX, "the end of the job")
+                said = self.slurm.output(job)
+                self.assertEqual(8, said.count("trained\n"), said)
+                self.assertIn("4 of 4 serve", said)
+                self.assertNotIn("hardly any program used the mirror", said)
+                self.check_nothing_left()
 
     def shell(self, *options):
         """The environment of a shell of salloc, which runs on the first host until end_jobs()."""
@@ -351,3 +372,99 @@ class PrivateTmp(Slurm):
     """Run by hand only. On a busy machine, Slurm 22.05 often cannot make a job's /tmp ("ns base mount failed" in slurmd's log), with
     Copper or without. The job then goes back into the queue, and the test waits for it in vain."""
     private_tmp = True
+
+
+class Plugin(SlurmTestCase):
+    """A site with the SPANK plugin and none of the scripts."""
+
+    def plugin_trees(self):
+        return [self.tree, f"{self.hosts.directory}/allowed"]
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.slurm.end_jobs)
+        self.results = f"{self.slurm.directory}/results"
+        self.slurm.write("seen.py", SEEN)
+        for host in self.hosts.names:
+            self.hosts.check(host, "sh", "-ec", "test -e /run/fuse || mknod -m 666 /run/fuse c 10 229; mount --bind /run/fuse /dev/fuse")
+
+    def run_job(self, *options, by=(), user="root", trees=None, before="", **variables):
+        """Returns what the job has printed. Then it sleeps."""
+        shutil.rmtree(self.results, ignore_errors=True)
+        os.mkdir(self.results)
+        os.chmod(self.results, 0o777)
+        text = PLUGIN.format(directory=self.slurm.directory, results=self.results, mount=f"/tmp/{user}/copper",
+                             trees=" ".join(trees or [self.tree]), before=before)
+        job = self.slurm.submit(text, 4, f"--output={self.results}/output", *options, by=by, USER=user, **variables)
+        wait_until(lambda: os.path.exists(f"{self.results}/stopped") or not self.slurm.is_there(job), JOB_SECONDS_MAX, "the job")
+        return pathlib.Path(self.results, "output").read_text(encoding="utf-8")
+
+    def seen(self, output):
+        return sorted(line for line in output.splitlines() if line.startswith("seen "))
+
+    def all_see(self, user, *mirrored):
+        """The script, and two tasks on each node."""
+        return sorted(" ".join(map(str, ("seen", host, user, *mirrored))) for host in [*self.hosts.names * 2, "cn0"])
+
+    def test_tasks_see_the_mirror(self):
+        for by, name, user in ((as_nobody(), "nobody", NOBODY), ((), "root", 0)):
+            with self.subTest(user=user):
+                output = self.run_job(f"--copper={self.tree}", by=by, user=name)
+                self.assertEqual(self.all_see(user, True), self.seen(output), output)
+                self.assertEqual(4, json.loads(pathlib.Path(self.results, "stats").read_text(encoding="utf-8"))["alive"])
+                self.slurm.end_jobs()
+                self.check_nothing_left()
+
+    def test_others_see_nothing_of_it(self):
+        output = self.run_job()
+        self.assertEqual(self.all_see(0, False), self.seen(output), output)
+
+    def test_without_a_script(self):
+        """Of a user on a login node, which is none of the job's."""
+        seen = ["python3", f"{self.slurm.directory}/seen.py", MOUNT, self.tree]
+        options = ["--nodes=3", "--exclude=cn0", "--ntasks-per-node=2", f"--copper={self.tree}"]
+        shell = ["sh", "-c", shlex.join(["srun", *seen]) + " && " + shlex.join(["srun", *seen])]
+        for words, runs in ((["srun", *options, *seen], 1), (["salloc", *options, *shell], 2)):
+            with self.subTest(words=words[0]):
+                done = self.hosts.run("cn0", *words, **self.slurm.environment)
+                self.assertEqual(sorted(f"seen {host} 0 True" for host in self.hosts.names[1:] * 2 * runs), self.seen(done.stdout),
+                                 done.stdout + done.stderr)
+                self.assertNotIn("copper:", done.stderr)
+                self.slurm.end_jobs()
+                self.hosts.check("cn0", "sh", "-c", "rm /tmp/copper-0/launch-*")  # a login node has no epilogue
+                self.check_nothing_left()
+
+    def test_job_goes_on_without_its_mirror(self):
+        output = self.run_job("--copper=/nowhere")
+        self.assertEqual(self.all_see(0, False), self.seen(output), output)
+        self.assertRegex(output, "(?m)^.*copper: this job runs without its mirror: .*/nowhere")
+
+    def test_mirror_that_does_not_answer(self):
+        """The tasks there begin all the same, with the originals."""
+        stop = "import glob, json, os, signal\nrecord, = glob.glob('/tmp/copper-0/*/record.json')\n" \
+               "os.kill(json.load(open(record))['pid'], signal.SIGSTOP)"
+        output = self.run_job(f"--copper={self.tree}",
+                              before=shlex.join(["srun", "--nodes=1", "--ntasks=1", "--nodelist=cn3", "python3", "-c", stop]))
+        self.assertEqual([line.replace("cn3 0 True", "cn3 0 False") for line in self.all_see(0, True)], self.seen(output), output)
+        self.assertIn("copper: this task does not see its mirror: it does not answer", output)
+
+    def test_allowed_trees_only(self):
+        """Whatever the user's own files say."""
+        allowed = f"{self.hosts.directory}/allowed"
+        os.makedirs(allowed)
+        os.symlink("/usr/share/doc", f"{allowed}/link")
+        forge = "import glob, json, os, sys\nfor path in glob.glob('/tmp/copper-*/*/record.json'):\n" \
+                "    record = {**json.load(open(path)), 'trees': sys.argv[1:]}\n    own = f'{path}.{os.getpid()}'\n" \
+                "    with open(own, 'w') as file: json.dump(record, file)\n    os.rename(own, path)"
+        trees = ["/usr/share/doc", f"{allowed}/link"]
+        for forged in ([], trees, [f"{allowed}/../allowed", "/etc"]):
+            with self.subTest(forged=forged):
+                before = shlex.join(["srun", "python3", "-c", forge, *forged]) if forged else ""
+                output = self.run_job(f"--copper={allowed}:/usr/share/doc", by=as_nobody(), user="nobody", trees=trees, before=before)
+                self.slurm.end_jobs()
+                self.assertEqual(self.all_see(NOBODY, False, False), self.seen(output), output)
+                for tree in forged[1:] or ["/usr/share/doc"]:
+                    self.assertIn(f"copper: not covered by the mirror: {tree}: not one of the directories that this site lets users cover", output)
+
+    def test_killed_at_random_moments(self):
+        Slurm.test_killed_at_random_moments(self)

@@ -156,6 +156,16 @@ std::vector<Message> messages() {
         publication_of({ObjectKind::extent, "/lus/sw/b.so", 1}, make_object(coded_extent(1000))),
         publication_of({ObjectKind::extent, "/lus/sw/c.so"},
                        make_object(coded_extent(2 * coded_block_bytes + 5))),
+        publication_of(
+            {ObjectKind::extent, "/lus/sw/zeros", 0, 1},
+            make_object(Extent{
+                .attributes = attributes(0100644), .blob = {}, .coding = Coding::zeros, .plain_bytes = 100})),
+        publication_of(
+            {ObjectKind::data_map, "/lus/sw/a.so", 0, 1},
+            make_object(DataMap{.attributes = attributes(0100644), .segments = {{0, 10}, {20, 99}}})),
+        publication_of(
+            {ObjectKind::space, "/lus/sw"},
+            make_object(FilesystemSpace{.block_bytes = 1, .blocks = 3, .name_bytes_max = 255}, 2s)),
         publication_of({ObjectKind::xattrs, "/lus/sw"},
                        make_object(Xattrs{{"user.a", "1"}, {"security.capability", std::string(20, '\0')}})),
         publication_of({ObjectKind::xattr_batch, "/lus/sw", 3, 17},
@@ -262,6 +272,7 @@ void add_records(Seeds& seeds) {
                              .process = {.pid = 4711, .started = 123456},
                              .launcher = {},
                              .hosts = {"cn0", "cn1.site.edu"},
+                             .left_out = {{.host = "cn2", .reason = "no route", .answers = false}},
                              .on_this_machine = 0};
     launch.launcher.family = cli::Family::open_mpi_4;
     launch.launcher.program = "/usr/bin/mpirun";

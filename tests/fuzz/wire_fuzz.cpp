@@ -109,6 +109,14 @@ bool equal(const Extent& a, const Extent& b) {
            a.blob.checksum == b.blob.checksum && std::ranges::equal(a.blob.span(), b.blob.span());
 }
 
+bool equal(const DataMap& a, const DataMap& b) {
+    return a == b;
+}
+
+bool equal(const FilesystemSpace& a, const FilesystemSpace& b) {
+    return a == b;
+}
+
 bool equal(const std::error_code& a, const std::error_code& b) {
     return a == b;
 }

@@ -88,7 +88,7 @@ class Bypass(MountTestCase):
         return {**clean_environment(**variables), **mirrored_variables(self.root, (), **variables)}
 
     def run_copper(self, *words):
-        return [copper_program(), "run", "--mount", self.root, *words]
+        return [copper_program(), "run", "--view", "paths", "--mount", self.root, *words]
 
     def mirrored(self, path):
         return self.job.mirrored(0, path)
@@ -217,3 +217,28 @@ class Bypass(MountTestCase):
         done = self.run_program(*self.run_copper("python3", "-c", "import sys; print(sys.argv)", "--mount", "-x"),
                                 env=clean_environment(PATH=f"{self.base}/bin:/usr/bin:/bin"))
         self.assertEqual("['-c', '--mount', '-x']\n", done.stdout.decode())
+
+
+# Prints which of the modules had to be compiled.
+COMPILED = """import os, sys
+compiled = []
+sys.addaudithook(lambda event, words: compiled.append(os.path.basename(str(words[1]))) if event == 'compile' else None)
+import bare, with_bytecode, package.part
+print(sorted(compiled))"""
+
+
+class Bytecode(MountTestCase):
+    def test_is_compiled_once_a_node(self):
+        directory = self.make_directory()
+        tree = f"{directory}/software"
+        for name in ("bare", "with_bytecode", "package/__init__", "package/part"):
+            write(f"{tree}/{name}.py", "def function(): return 1\n")
+        subprocess.run([PYTHON, "-m", "py_compile", f"{tree}/with_bytecode.py"], check=True, env=clean_environment())
+        job = self.launch(nodes=1, trees=[tree])
+        for view in ("bind", "paths"):
+            for expected in (["__init__.py", "bare.py", "part.py"], []):
+                words = [copper_program(), "run", "--view", view, "--mount", job.root(0), PYTHON, "-c", COMPILED]
+                done = self.run_program(*words, env=clean_environment(PYTHONPATH=tree), cwd="/")
+                self.assertEqual(f"{expected}\n", done.stdout.decode(), view)
+        self.assertIn("missing in 2 places", job.command("stats", "--mount", job.mount).stdout)  # bare's, and package/__pycache__
+        self.assertEqual(["with_bytecode"], [name.partition(".")[0] for name in os.listdir(f"{tree}/__pycache__")])

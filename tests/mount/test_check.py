@@ -96,7 +96,7 @@ class Check(MountTestCase):
         self.addCleanup(nothing_is_left)
 
     def environment(self, watcher, **more):
-        environment = clean_environment(**more)
+        environment = clean_environment(PYTHONDONTWRITEBYTECODE=1, **more)  # each run opens the sources
         if watcher == "preload":
             environment["PATH"] = str(more.get("PATH", self.programs))
         return environment

@@ -139,9 +139,10 @@ class Commands(MountTestCase):
 
     def test_run(self):
         root = self.job.root(1)
-        found = self.copper("run", "--mount", root, "--", PYTHON, "-B", "-c", "import numpy; print(numpy.__file__)",
-                            PYTHONPATH=self.tree)
-        self.assertTrue(found.startswith(root + self.tree), found)
+        for view, shown in (("paths", root), ("bind", "")):
+            found = self.copper("run", "--mount", root, "--view", view, "--", PYTHON, "-B", "-c",
+                                "import numpy; print(numpy.__file__)", PYTHONPATH=self.tree)
+            self.assertTrue(found.startswith(shown + self.tree), found)
         self.assertEqual(7, self.job.command("run", "--mount", root, "--", "sh", "-c", "exit 7").returncode)
 
     def test_status_names_all_nodes(self):

@@ -188,7 +188,7 @@ class Compression(MountTestCase):
         self.assertEqual(0, saved)
 
     def test_off(self):
-        sent, saved = self.bytes_sent_for(bytes(self.SIZE), "off")
+        sent, saved = self.bytes_sent_for(b"a" * self.SIZE, "off")
         self.assertGreater(sent, self.SIZE)
         self.assertEqual(0, saved)
 

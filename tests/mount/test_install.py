@@ -426,11 +426,13 @@ class Package(MountTestCase):
             cmp /usr/share/copper/modulefiles/copper/*.lua /tmp/root/copper.0/usr/share/copper/modulefiles/copper/*.lua
             cmp /usr/bin/copper "$(copper path /usr/bin/copper)"
             copper run ls /usr/share/doc/copper
+            if copper run --view bind true; then exit 1; fi
             copper stats
             copper stop
             ! grep /tmp/root /proc/self/mounts
             """)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertIn("no view on this node: Copper runs in a chroot", done.stderr)
         self.run_program("dpkg", f"--root={root.root}", "-P", "copper")
         self.assertEqual([], [path for path in root.root.rglob("*copper*") if "/dpkg/" not in str(path)])
 

@@ -141,7 +141,7 @@ wait
         """Each host is ready after 20 s, and nothing that is started there answers sooner. No single host is asked, by
         launch or by stop."""
         hosts = self.write("hosts", "".join(f"cn{number}\n" for number in range(512)))
-        report = json.dumps({"copper": "ready", "ready": 512, "nodes": 512, "failed": [], "missing": [], "done": True},
+        report = json.dumps({"copper": "ready", "ready": 512, "nodes": 512, "failed": [], "missing": [], "done": True, "serves": True},
                             separators=(",", ":"))
         calls = f"{self.directory}/calls"
         launcher = self.write(f"bin/{self.launcher}", f"""#!/bin/sh

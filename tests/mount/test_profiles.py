@@ -266,7 +266,7 @@ class Prefetch(ProfileTestCase):
         self.assertEqual({}, self.operations(lambda: self.use(job, nodes=[0])))
 
     def test_bad_input(self):
-        self.write("large", bytes(30 << 20))
+        self.write("large", os.urandom(30 << 20))
         job = self.start("--cache-bytes", "16M", nodes=1)
         for path, says in ((f"{self.shown}/none", "none: no such path"), ("/etc", f"/etc: lies in no tree of this job (they are {self.shown})")):
             self.assertIn(says, self.prefetch(job, path, expected=1).stderr)

@@ -162,6 +162,9 @@ ObjectPtr TraceStore::read(const ObjectKey& key) const {
         case ObjectKind::extent:
         case ObjectKind::own_extent:
             return read_extent(key);
+        case ObjectKind::space:
+        case ObjectKind::data_map:  // no file is sparse
+            return make_error(EINVAL);
         case ObjectKind::xattrs:
         case ObjectKind::acl:
             return make_object(Xattrs());
@@ -243,6 +246,8 @@ std::vector<TraceStore::Step> TraceStore::steps_of(const ObjectKey& key, Client&
         case ObjectKind::xattr_batch:
         case ObjectKind::acl:
         case ObjectKind::acl_batch:
+        case ObjectKind::space:
+        case ObjectKind::data_map:
             break;
     }
     return steps;

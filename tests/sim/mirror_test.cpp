@@ -54,6 +54,7 @@ class SimulatedReply final : public Reply {
     void link(const std::string&) override { FAIL(); }
     Sent opened(BackingId) override { return Sent::no; }
     void size(std::size_t) override { FAIL(); }
+    void position(std::uint64_t) override { FAIL(); }
     void statistics(const struct statvfs&) override { FAIL(); }
 
   private:
@@ -178,6 +179,7 @@ class MirrorPrograms final : public Programs {
         attributes.inode = st.st_ino;
         attributes.mode = st.st_mode;
         attributes.size = static_cast<std::uint64_t>(st.st_size);
+        attributes.blocks = static_cast<std::uint64_t>(st.st_blocks);
         attributes.modified = stamp(st.st_mtim);
         attributes.changed = stamp(st.st_ctim);
         return attributes;

@@ -34,12 +34,14 @@ void Oracle::wanted(const ObjectKey& key, TimePoint now) {
             break;
         case ObjectKind::extent:
         case ObjectKind::own_extent:
+        case ObjectKind::data_map:
             first_wanted_.try_emplace({What::bytes, key.path}, now);
             break;
         case ObjectKind::xattrs:
         case ObjectKind::xattr_batch:
         case ObjectKind::acl:
         case ObjectKind::acl_batch:
+        case ObjectKind::space:
             break;
     }
 }

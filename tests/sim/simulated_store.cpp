@@ -138,6 +138,7 @@ Attributes SimulatedStore::attributes(const std::string& path, TimePoint when) c
     attributes.modified.nanoseconds = state.version;
     attributes.changed.nanoseconds = state.changes;
     attributes.size = is_file ? size_of(path, state.version, shape_.file_bytes_max) : 4096;
+    attributes.blocks = (attributes.size + 511) / 512;
     return attributes;
 }
 
@@ -344,6 +345,9 @@ ObjectPtr SimulatedStore::read_seen(const ObjectKey& key, const View& view) cons
         case ObjectKind::extent:
         case ObjectKind::own_extent:
             return read_file(key, view);
+        case ObjectKind::space:
+        case ObjectKind::data_map:  // no file is sparse
+            return make_error(EINVAL);
     }
     return nullptr;
 }

@@ -8,6 +8,7 @@ A private directory holds everything of a job: mounts, logs, files of the test. 
 processes and mounts, so nothing else on the machine is ever touched.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -164,12 +165,17 @@ def lone_reads(totals):
     return sum(totals[group][why] for group, whys in reasons.items() for why in whys)
 
 
+def disturbances(totals):
+    """What a job did because a node looked dead or slow to others, or the filesystem so slow that nodes guessed what would be read
+    next, perhaps in vain. On a busy machine, that can be."""
+    return lone_reads(totals) + sum(totals["fuse"][f"{guesser}_fetched"] for guesser in ("siblings", "imports", "libraries"))
+
+
 def undisturbed(run):
-    """The totals that `run` returns, of a new job, once the job saw each node alive, and the filesystem so fast that nobody guessed
-    what would be read next, perhaps in vain. On a busy machine, that can take some."""
+    """The totals that `run` returns, of a new job, once nothing disturbed it. That can take some."""
     for _ in range(8):
         totals = run()
-        if lone_reads(totals) + sum(totals["fuse"][f"{guesser}_fetched"] for guesser in ("siblings", "imports", "libraries")) == 0:
+        if disturbances(totals) == 0:
             return totals
     raise AssertionError(f"each of 8 jobs was disturbed, the last with {totals}")
 
@@ -201,6 +207,18 @@ NOBODY = 65534
 def as_nobody(*more):
     """The prefix of a command that makes it run as a user other than root."""
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *more]
+
+
+@contextlib.contextmanager
+def device_for_everybody():
+    """A process (its id) in a mount namespace where /dev/fuse has its usual mode, unlike on some machines."""
+    with tempfile.TemporaryDirectory(prefix="copper-test-", dir="/tmp") as place:
+        script = f'mknod -m 666 "{place}/fuse" c 10 229 && mount --bind "{place}/fuse" /dev/fuse && echo ready && read end'
+        with subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as keeper:
+            if keeper.stdout.readline() != b"ready\n":
+                raise CopperError("/dev/fuse cannot be had with its usual mode")
+            yield keeper.pid
 
 
 DOCUMENTS = "/usr/share/doc"

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from copper import Copper, CopperError, why_no_mount
+from copper import Copper, CopperError, device_for_everybody, why_no_mount
 
 
 class MountTestCase(unittest.TestCase):
@@ -58,17 +58,7 @@ class MountTestCase(unittest.TestCase):
             self.skipTest("needs root")
 
     def device_for_everybody(self):
-        """A process in a mount namespace where /dev/fuse has its usual mode, unlike on some machines."""
-        place = self.make_directory()
-        script = (f'mknod -m 666 "{place}/fuse" c 10 229 && mount --bind "{place}/fuse" /dev/fuse && echo ready && '
-                  'exec sleep infinity')
-        keeper = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
-                                  stdout=subprocess.PIPE)
-        self.addCleanup(keeper.stdout.close)
-        self.addCleanup(keeper.wait)
-        self.addCleanup(keeper.kill)
-        self.assertEqual(b"ready\n", keeper.stdout.readline())
-        return keeper.pid
+        return self.enterContext(device_for_everybody())
 
     def run_program(self, *words, **options):
         """Runs a program and returns its output; `expected` is its exit code (0)."""

@@ -13,6 +13,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import subprocess
 import time
 
 from copper import REPOSITORY, CopperError, wait_until
@@ -44,9 +45,6 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=120
 KillWait=2
-Prolog={site}/slurm-prolog.sh
-Epilog={site}/slurm-epilog.sh
-TaskProlog={site}/slurm-task-prolog.sh
 PlugStackConfig={directory}/plugstack.conf
 NodeName={nodes} CPUs={cpus} RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes={nodes} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
@@ -62,8 +60,10 @@ def best_proctrack():
     return "cgroup" if os.access(CGROUPS / "tasks", os.W_OK) else "pgid"
 
 
-def why_no_slurm():
-    """The reason why Slurm cannot be run here, or None."""
+def why_no_slurm(plugin=False):
+    """The reason why Slurm, or a plugin of it, cannot be run here, or None."""
+    if plugin and not os.path.exists("/usr/include/slurm/spank.h"):
+        return "libslurm-dev is not installed"
     for program in ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel"):
         if not shutil.which(program, path="/usr/sbin:/usr/bin"):
             return f"{program} is not installed"
@@ -76,34 +76,48 @@ PrologFlags=Contain
 """
 
 
+SCRIPTS = """
+Prolog={site}/slurm-prolog.sh
+Epilog={site}/slurm-epilog.sh
+TaskProlog={site}/slurm-task-prolog.sh
+"""
+
+
 class Slurm:
-    def __init__(self, hosts, cpus=2, proctrack=None, private_tmp=False):
+    def __init__(self, hosts, cpus=2, proctrack=None, private_tmp=False, plugin_trees=None):
         """`proctrack`: how Slurm knows the processes of a step, which it kills when the step's task has ended. cgroup: all; pgid:
         those of the task's process group. Default: cgroup if the machine can. `private_tmp`: each job has its own /tmp and
-        /dev/shm on each node, which the prologue and the epilogue do not see."""
+        /dev/shm on each node, which the prologue and the epilogue do not see. `plugin_trees`: the site has Copper's plugin instead
+        of its scripts, for these trees."""
         self.hosts = hosts
         self.cpus = cpus
         self.proctrack = proctrack or best_proctrack()
         self.private_tmp = private_tmp
+        self.plugin_trees = plugin_trees
         self.directory = f"{hosts.directory}/slurm"
         self.cgroup = CGROUPS / pathlib.Path(hosts.directory).name
         self.environment = {"SLURM_CONF": f"{self.directory}/slurm.conf", "COPPER_LAUNCHER_ARGS": ""}
 
     def start(self):
         os.makedirs(f"{self.directory}/state")
+        site = self.install_scripts()
         self.write("slurm.conf", CONFIGURATION.format(
             first=self.hosts.names[0], directory=self.directory, nodes=",".join(self.hosts.names), cpus=self.cpus,
-            proctrack=self.proctrack, site=self.install_scripts()) + (PRIVATE_TMP if self.private_tmp else ""))
+            proctrack=self.proctrack) + ("" if self.plugin_trees else SCRIPTS.format(site=site)) +
+            (PRIVATE_TMP if self.private_tmp else ""))
         self.write("job_container.conf", "AutoBasePath=true\nBasePath=/run/containers\n")
         self.write("cgroup.conf", f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={CGROUP_MOUNT}\n")
         if self.proctrack == "cgroup":
             self.hosts.after.callback(self.remove_cgroups)
             for host in self.hosts.names:
                 self.make_cgroup(host)
-        self.write("plugstack.conf", "")
+        self.write("plugstack.conf", f"optional {self.build_plugin(site)} trees={':'.join(self.plugin_trees)} site={site}\n"
+                   if self.plugin_trees else "")
         self.write("munge.key", secrets.token_hex(64))
         os.chmod(f"{self.directory}/munge.key", 0o600)
         for host in self.hosts.names:
+            if self.plugin_trees:
+                self.hosts.check(host, "mount", "--make-rshared", "/")  # as systemd does
             self.start_munge(host)
         try:
             # Each daemon returns once it runs in the background.
@@ -121,6 +135,12 @@ class Slurm:
         """Where `cmake --install` has them, relative to the hosts' bin. Returns their folder."""
         return shutil.copytree(REPOSITORY / "tools" / "job" / "site", f"{self.hosts.directory}/libexec/copper/site")
 
+    def build_plugin(self, site):
+        """As its first lines say."""
+        plugin = f"{self.directory}/copper.so"
+        subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-o", plugin, f"{site}/slurm-spank.c"], check=True)
+        return plugin
+
     def start_munge(self, host):
         # Not in /run itself: munge requires directories that only its user can write to.
         self.hosts.check(host, "sh", "-ec", f"mkdir -m 755 -p /run/munge /run/slurmd; exec munged --force "
@@ -137,10 +157,10 @@ class Slurm:
         for directory, _, _ in os.walk(self.cgroup, topdown=False):
             os.rmdir(directory)
 
-    def submit(self, script, nodes, *options, **variables):
-        """Starts a job and returns its number. output() returns what the job prints."""
+    def submit(self, script, nodes, *options, by=(), **variables):
+        """Starts a job and returns its number. output() returns what the job prints. `by`: words in front of sbatch."""
         self.write("job.sh", f"#!/bin/bash\n{script}")
-        return self.hosts.check(self.hosts.names[0], "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks-per-node=2",
+        return self.hosts.check(self.hosts.names[0], *by, "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks-per-node=2",
                                 f"--output={self.directory}/job-%j.out", *options, f"{self.directory}/job.sh",
                                 **self.environment, **variables).strip()
 
@@ -155,7 +175,8 @@ class Slurm:
 
     def end_jobs(self):
         """Returns when the epilogue has run on all nodes."""
-        self.hosts.check(self.hosts.names[0], "scancel", "--user=root", **self.environment)
+        for user in ("root", "nobody"):
+            self.hosts.check(self.hosts.names[0], "scancel", f"--user={user}", **self.environment)
         self.wait_until_idle()
 
     def wait_until_idle(self):

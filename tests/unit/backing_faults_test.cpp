@@ -111,6 +111,16 @@ TEST_F(BackingFaults, AFilesystemThatDoesNotTellTypesIsAskedForThem) {
     });
 }
 
+TEST_F(BackingFaults, AFilesystemThatKnowsNoHolesHasDataEverywhere) {
+    run_with_filesystem([&](test::FaultyFilesystem::Faults&, PosixBacking& backing) {
+        write_file(source + "/hole", "");
+        ASSERT_EQ(::truncate((source + "/hole").c_str(), 100000), 0);
+        const auto object = read(backing, ObjectKind::data_map, point + "/hole");
+        ASSERT_NE(object->data_map(), nullptr) << object->error().message();
+        EXPECT_EQ(object->data_map()->segments, (std::vector<DataMap::Segment>{{0, 100000}}));
+    });
+}
+
 TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
     run_with_filesystem([&](test::FaultyFilesystem::Faults& faults, PosixBacking& backing) {
         write_file(source + "/file", "");
@@ -122,17 +132,29 @@ TEST_F(BackingFaults, AnUnreadableAttributeIsNoMissingOne) {
             EXPECT_EQ(ask()->lifetime, error_lifetime);
         }
         // Removed meanwhile, or not for this user.
-        for (const int error : {ENODATA, EPERM, EACCES, EOPNOTSUPP}) {
+        for (const int error : {ENODATA, EPERM, EOPNOTSUPP}) {
             faults.xattr_value = error;
             ASSERT_NE(ask()->xattrs(), nullptr) << error;
             EXPECT_EQ(ask()->xattrs()->size(), 0U);
         }
+        faults.xattr_value = EACCES;  // of a file that this user may not read
+        ASSERT_NE(ask()->xattrs(), nullptr);
+        EXPECT_EQ(*ask()->xattrs(), (Xattrs{{"user.one", ""}}));
         faults.xattr_value = 0;
-        EXPECT_EQ(ask()->xattrs()->size(), 1U);
+        EXPECT_EQ(*ask()->xattrs(), (Xattrs{{"user.one", "1"}}));
         faults.xattr_names = EIO;
         EXPECT_EQ(ask()->error().value(), EIO);
-        faults.xattr_names = EOPNOTSUPP;
-        EXPECT_EQ(ask()->xattrs()->size(), 0U);
+        // A filesystem without any says so, as long as the job runs.
+        const auto listed = read(backing, ObjectKind::directory, point);
+        for (const int error : {EOPNOTSUPP, ENOSYS}) {
+            faults.xattr_names = error;
+            const auto batch =
+                backing.read({ObjectKind::xattr_batch, point, 0, listed->directory()->version});
+            for (const ObjectPtr& none : {ask(), batch}) {
+                EXPECT_EQ(none->error().value(), EOPNOTSUPP);
+                EXPECT_FALSE(none->lifetime);
+            }
+        }
     });
 }
 

@@ -5,6 +5,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
@@ -35,6 +36,9 @@ std::string text_of(const ObjectPtr& object) {
     if (extent == nullptr) {
         ADD_FAILURE() << object->error().message();
         return {};
+    }
+    if (extent->coding == Coding::zeros) {
+        return std::string(extent->plain_bytes, '\0');
     }
     const auto bytes = extent->blob.span();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -264,6 +268,85 @@ TEST_P(Backing, HolesReadAsZeros) {
     EXPECT_TRUE(text_of(read(ObjectKind::extent, directory / "sparse", 1)) ==
                 std::string(extent_bytes, '\0'));
     EXPECT_EQ(text_of(read(ObjectKind::extent, directory / "sparse", 0)).substr(0, 2), std::string("x\0", 2));
+}
+
+TEST_P(Backing, ExtentsOfZerosHaveNoBytes) {
+    write_file(directory / "zeros", std::string(extent_bytes + 10, '\0'));
+    write_file(directory / "almost", std::string(9, '\0') + "x");
+    for (const std::uint32_t i : {0U, 1U}) {
+        const auto object = read(ObjectKind::extent, directory / "zeros", i);
+        EXPECT_EQ(object->extent()->coding, Coding::zeros);
+        EXPECT_EQ(object->extent()->blob.size, 0U);
+        EXPECT_EQ(text_of(object).size(), i == 0 ? extent_bytes : 10U);
+    }
+    EXPECT_EQ(read(ObjectKind::extent, directory / "almost")->extent()->coding, Coding::plain);
+}
+
+TEST_P(Backing, TellsTheSpaceOfAFilesystem) {
+    ASSERT_EQ(::symlink("/nowhere", (directory / "link").c_str()), 0);
+    struct statvfs expected {};
+    ASSERT_EQ(::statvfs(directory.path().c_str(), &expected), 0);
+    for (const std::string& path : {directory.path(), directory / "link"}) {
+        const auto object = read(ObjectKind::space, path);
+        ASSERT_NE(object->space(), nullptr) << object->error().message();
+        EXPECT_EQ(object->space()->blocks, expected.f_blocks);
+        EXPECT_EQ(object->space()->fragment_bytes, expected.f_frsize);
+        EXPECT_EQ(object->space()->files, expected.f_files);
+        EXPECT_EQ(object->space()->name_bytes_max, expected.f_namemax);
+        EXPECT_EQ(object->lifetime, doubtful_lifetime);
+    }
+    EXPECT_EQ(error_of(ObjectKind::space, directory / "absent"), message(ENOENT));
+}
+
+std::vector<DataMap::Segment> segments_of(const ObjectPtr& object) {
+    if (object->data_map() == nullptr) {
+        ADD_FAILURE() << object->error().message();
+        return {};
+    }
+    return object->data_map()->segments;
+}
+
+TEST_P(Backing, TellsWhereAFileHasData) {
+    constexpr std::uint64_t page = 1U << 16U;  // no filesystem's blocks are larger
+    const auto make = [&](const char* name, std::uint64_t size, std::vector<std::uint64_t> pages) {
+        write_file(directory / name, "");
+        const UniqueFd file(::open((directory / name).c_str(), O_WRONLY));
+        for (const std::uint64_t begin : pages) {
+            const std::string data(page, 'd');
+            EXPECT_EQ(::pwrite(file.get(), data.data(), page, static_cast<off_t>(begin * page)),
+                      static_cast<ssize_t>(page));
+        }
+        EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(size)), 0);
+        return read(ObjectKind::data_map, directory / name);
+    };
+    using Segments = std::vector<DataMap::Segment>;
+    EXPECT_EQ(segments_of(make("empty", 0, {})), Segments());
+    EXPECT_EQ(segments_of(make("hole", 4 * page, {})), Segments());
+    EXPECT_EQ(segments_of(make("full", 2 * page - 5, {0, 1})), (Segments{{0, 2 * page - 5}}));
+    EXPECT_EQ(segments_of(make("islands", 8 * page, {1, 2, 5})),
+              (Segments{{page, 3 * page}, {5 * page, 6 * page}}));
+    EXPECT_EQ(segments_of(make("end", 3 * page + 7, {2})), (Segments{{2 * page, 3 * page}}));
+    const auto object = read(ObjectKind::data_map, directory / "islands");
+    expect_same(object->data_map()->attributes, directory / "islands");
+    EXPECT_FALSE(object->lifetime);
+    EXPECT_EQ(counters.bytes, 0U);
+    EXPECT_EQ(error_of(ObjectKind::data_map, directory.path()), message(EISDIR));
+    EXPECT_EQ(error_of(ObjectKind::data_map, directory / "absent"), message(ENOENT));
+}
+
+TEST_P(Backing, AMapOfManySegmentsTakesTheRestForData) {
+    constexpr std::uint64_t step = 1U << 17U;
+    constexpr std::uint64_t size = (DataMap::segments_max + 10) * step;
+    write_file(directory / "comb", "");
+    const UniqueFd file(::open((directory / "comb").c_str(), O_WRONLY));
+    for (std::uint64_t at = 0; at < size; at += step) {
+        ASSERT_EQ(::pwrite(file.get(), "x", 1, static_cast<off_t>(at)), 1);
+    }
+    ASSERT_EQ(::ftruncate(file.get(), size), 0);
+    const auto segments = segments_of(read(ObjectKind::data_map, directory / "comb"));
+    ASSERT_EQ(segments.size(), DataMap::segments_max);
+    EXPECT_LT(segments[0].end, step);
+    EXPECT_EQ(segments.back().end, size);
 }
 
 TEST_P(Backing, CountsExactlyTheCallsMade) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tools/copper/launch_record.hpp"
 #include "tools/copper/launcher.hpp"
 
 namespace copper::cli {
@@ -349,6 +350,18 @@ TEST(BatchSystems, HaveTheirOwnRemoteShells) {
     EXPECT_TRUE(names_remote_shell({"--mca", "plm_rsh_agent", "rsh"}));
     EXPECT_TRUE(names_remote_shell({"-launcher", "ssh"}));
     EXPECT_FALSE(names_remote_shell({"--mca", "btl", "tcp"}));
+}
+
+TEST(LaunchRecord, ComesBackAsText) {
+    const LaunchRecord record{.mount = "/tmp/u/copper",
+                              .job = "17",
+                              .batch_job = "17.server",
+                              .launch = "5eed",
+                              .process = {.pid = 4711, .started = 123456},
+                              .launcher = {.family = Family::slurm, .program = "srun", .extra = {"--exact"}},
+                              .hosts = {"cn0", "cn1"},
+                              .left_out = {{.host = "cn2", .reason = "it's \"full\"", .answers = true}}};
+    EXPECT_EQ(parse_launch_record(to_text(record)), record);
 }
 
 }  // namespace

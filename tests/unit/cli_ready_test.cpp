@@ -16,7 +16,7 @@ TEST(Readiness, IsFoundBehindAPrefixAndBeforeOtherText) {
     EXPECT_EQ(plain->ready, 3U);
     EXPECT_EQ(plain->nodes, 4U);
     EXPECT_TRUE(plain->done);
-    EXPECT_FALSE(plain->everywhere());
+    EXPECT_FALSE(plain->serves);
     ASSERT_EQ(plain->failed.size(), 1U);
     EXPECT_EQ(plain->missing, std::vector<std::string>{"cn3"});
     EXPECT_EQ(plain->failed[0].host, "cn2");

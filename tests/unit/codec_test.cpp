@@ -95,6 +95,24 @@ TEST(Codec, PlainExtentsAreNotCopied) {
     EXPECT_EQ(read(extent, 90, 20)->bytes.size(), 10U);
 }
 
+TEST(Codec, ZerosTakeNoBytes) {
+    const Extent extent{.attributes = {}, .blob = {}, .coding = Coding::zeros, .plain_bytes = extent_bytes};
+    EXPECT_TRUE(is_sound(extent));
+    expect_reads(extent, Bytes(extent_bytes), 0, extent_bytes);
+    expect_reads(extent, Bytes(extent_bytes), extent_bytes - 5, 100);
+    EXPECT_FALSE(
+        is_sound({.attributes = {}, .blob = {}, .coding = Coding::zeros, .plain_bytes = extent_bytes + 1}));
+    EXPECT_FALSE(is_sound(
+        {.attributes = {}, .blob = copy_to_blob(Bytes(10)), .coding = Coding::zeros, .plain_bytes = 10}));
+    for (const std::size_t size : {1U, 2U, 100U}) {
+        Bytes bytes(size);
+        EXPECT_TRUE(are_zeros(bytes));
+        bytes.back() = std::byte{1};
+        EXPECT_FALSE(are_zeros(bytes));
+    }
+    EXPECT_FALSE(are_zeros({}));
+}
+
 TEST(Codec, SizesThatContradictEachOtherAreNotSound) {
     const std::size_t size = 3 * coded_block_bytes;
     const Blob coded = *lz4_coded(compressible(size));

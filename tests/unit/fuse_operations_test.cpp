@@ -58,6 +58,7 @@ class FakeReply final : public Reply {
         return sent_;
     }
     void size(std::size_t bytes) override { once().size = bytes; }
+    void position(std::uint64_t offset) override { once().size = offset; }
     void statistics(const struct statvfs& statistics) override { once().size = statistics.f_namemax; }
 
   private:
@@ -70,8 +71,12 @@ class FakeReply final : public Reply {
 };
 
 Attributes attributes_of(std::uint32_t mode, std::uint64_t inode, std::uint64_t size = 0) {
-    return {
-        .inode = inode, .size = size, .mode = mode, .links = 1, .changed = {.seconds = 1, .nanoseconds = 5}};
+    return {.inode = inode,
+            .size = size,
+            .blocks = (size + 511) / 512,
+            .mode = mode,
+            .links = 1,
+            .changed = {.seconds = 1, .nanoseconds = 5}};
 }
 
 std::string text_of(std::size_t bytes, char first) {
@@ -362,6 +367,101 @@ TEST_F(FuseOperations, DecodesWhatIsReadAndReadsItselfWhatCannotBeDecoded) {
         EXPECT_EQ(read(inode, extent_bytes - 10, 50).text, all.substr(extent_bytes - 10, 50));
         EXPECT_EQ(read(inode, 70000, 4096).text, all.substr(70000, 4096));
     }
+}
+
+// 3 MiB with 4 KiB of data after the first.
+class FuseHoles : public FuseOperations {
+  protected:
+    FuseHoles() {
+        put_directory("/t", {{"holes", "", attributes}, {"small", "", attributes_of(S_IFREG | 0644, 21, 5)}});
+        put_map({{extent_bytes, extent_bytes + 4096}});
+        put_extent("/t/holes", 1, attributes, data);
+    }
+    static Attributes sparse(std::uint64_t inode) {
+        Attributes made = attributes_of(S_IFREG | 0644, inode, 3 * extent_bytes);
+        made.blocks = 8;
+        return made;
+    }
+    void put_map(std::vector<DataMap::Segment> segments) {
+        objects[{.kind = ObjectKind::data_map, .path = "/t/holes"}] =
+            make_object(DataMap{.attributes = attributes, .segments = std::move(segments)});
+    }
+    Answer seek(InodeId inode, std::int64_t offset, Operations::Sought sought) {
+        Answer answer;
+        operations.seek(reply(answer), inode, offset, sought);
+        return answer;
+    }
+    // Where lseek(2) leads, or the error, negated.
+    std::int64_t data_from(InodeId inode, std::int64_t offset) {
+        const Answer answer = seek(inode, offset, Operations::Sought::data);
+        return answer.error != 0 ? -answer.error : static_cast<std::int64_t>(answer.size);
+    }
+    std::int64_t hole_from(InodeId inode, std::int64_t offset) {
+        const Answer answer = seek(inode, offset, Operations::Sought::hole);
+        return answer.error != 0 ? -answer.error : static_cast<std::int64_t>(answer.size);
+    }
+
+    static constexpr std::int64_t mib = extent_bytes;
+    const Attributes attributes = sparse(20);
+    const std::string data = text_of(4096, 'd') + std::string(extent_bytes - 4096, '\0');
+};
+
+TEST_F(FuseHoles, AreSoughtInTheMap) {
+    const InodeId holes = lookup(tree(), "holes").inode;
+    EXPECT_EQ(data_from(holes, 0), mib);
+    EXPECT_EQ(data_from(holes, mib + 5), mib + 5);
+    EXPECT_EQ(data_from(holes, mib + 4096), -ENXIO);
+    EXPECT_EQ(hole_from(holes, 0), 0);
+    EXPECT_EQ(hole_from(holes, mib), mib + 4096);
+    EXPECT_EQ(hole_from(holes, 2 * mib), 2 * mib);
+    for (const std::int64_t outside : {3 * mib, 3 * mib + 1, std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
+        EXPECT_EQ(data_from(holes, outside), -ENXIO) << outside;
+        EXPECT_EQ(hole_from(holes, outside), -ENXIO) << outside;
+    }
+    EXPECT_EQ(fetched[ObjectKind::data_map], 1);
+    EXPECT_EQ(fetched[ObjectKind::extent], 0);
+}
+
+TEST_F(FuseHoles, OfAFileWithAllBlocksAreNotAskedFor) {
+    const InodeId small = lookup(tree(), "small").inode;
+    EXPECT_EQ(data_from(small, 3), 3);
+    EXPECT_EQ(hole_from(small, 3), 5);
+    EXPECT_EQ(hole_from(small, 5), -ENXIO);
+    EXPECT_EQ(fetched[ObjectKind::data_map], 0);
+}
+
+TEST_F(FuseHoles, AreDataWhereTheMapIsNotToBeHad) {
+    objects[{.kind = ObjectKind::data_map, .path = "/t/holes"}] = make_error(EIO);
+    const InodeId holes = lookup(tree(), "holes").inode;
+    EXPECT_EQ(data_from(holes, 7), 7);
+    EXPECT_EQ(hole_from(holes, 7), 3 * mib);
+    EXPECT_EQ(read(holes, extent_bytes, 4096).text, data.substr(0, 4096));
+}
+
+TEST_F(FuseHoles, OfAnotherVersionDoNotCount) {
+    const InodeId holes = lookup(tree(), "holes").inode;
+    objects[{.kind = ObjectKind::data_map, .path = "/t/holes"}] =
+        make_object(DataMap{.attributes = sparse(22), .segments = {}}, error_lifetime);
+    EXPECT_EQ(data_from(holes, 0), 0);
+    EXPECT_EQ(read(holes, extent_bytes, 4096).text, data.substr(0, 4096));
+}
+
+// Whoever was told of a hole does not read it, so the bytes that are read must be of the same version.
+TEST_F(FuseHoles, ThatWereToldKeepTheVersion) {
+    const InodeId holes = lookup(tree(), "holes").inode;
+    EXPECT_EQ(data_from(holes, 0), mib);
+    put_extent("/t/holes", 1, sparse(22), text_of(extent_bytes, 'e'));
+    EXPECT_EQ(read(holes, extent_bytes, 4096).error, ESTALE);
+}
+
+TEST_F(FuseHoles, AreReadWithoutTheirExtents) {
+    const InodeId holes = lookup(tree(), "holes").inode;
+    const std::string all = std::string(extent_bytes, '\0') + data + std::string(extent_bytes, '\0');
+    EXPECT_TRUE(read(holes, 0, 4096).text == all.substr(0, 4096));
+    EXPECT_TRUE(read(holes, 0, 3 * extent_bytes).text == all);
+    EXPECT_TRUE(read(holes, 2 * extent_bytes - 10, 100).text == all.substr(2 * extent_bytes - 10, 100));
+    EXPECT_EQ(fetched[ObjectKind::data_map], 1);
+    EXPECT_EQ(fetched[ObjectKind::extent], 1);
 }
 
 TEST_F(FuseOperations, AsksForAllExtentsAtOnceAndAnswersWhenTheLastComes) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "cache/codec.hpp"
 #include "tests/support/drop.hpp"
 
 namespace copper {
@@ -84,6 +85,21 @@ TEST_F(FusePassthrough, MovesTheCachedBytes) {
     EXPECT_EQ(moved->extent()->blob.data.get() - cache.find(key_of(now, 0))->extent()->blob.data.get(),
               2 * extent_bytes);
     EXPECT_TRUE(ids.empty());
+}
+
+TEST_F(FusePassthrough, ZerosAreAHoleOfTheLocalFile) {
+    deliver(now, 3);
+    cache.deliver(key_of(now, 1),
+                  make_object(Extent{
+                      .attributes = now, .blob = {}, .coding = Coding::zeros, .plain_bytes = extent_bytes}));
+    passthrough->open(inode, version_of(now));
+    passthrough->close(inode);
+    ASSERT_TRUE(collect());
+    EXPECT_EQ(cache.find(key_of(now, 1))->extent()->coding, Coding::zeros);
+    const std::byte* const first = cache.find(key_of(now, 0))->extent()->blob.data.get();
+    EXPECT_EQ(first[0], std::byte{'a'});
+    EXPECT_TRUE(are_zeros({first + extent_bytes, extent_bytes}));
+    EXPECT_EQ(first[2 * extent_bytes], std::byte{'c'});
 }
 
 TEST_F(FusePassthrough, WaitsForAllExtents) {

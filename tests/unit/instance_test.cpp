@@ -265,6 +265,23 @@ TEST(Instance, ARecordComesBackAsText) {
     EXPECT_EQ(parse_instance_record(to_text(record)), record);
 }
 
+TEST(Instance, ARecordCanStayWithoutADaemon) {
+    auto record = a_record("without");
+    record.pid = 0;
+    record.without_mirror = true;
+    std::string directory;
+    {
+        auto instance = claim(record);
+        ASSERT_TRUE(instance);
+        directory = instance->directory();
+        instance->abandon();
+    }
+    EXPECT_EQ(read_instance(directory), record);
+    EXPECT_FALSE(is_running(record));
+    EXPECT_TRUE(claim(a_record("without")));  // a later daemon takes the place
+    EXPECT_FALSE(read_instance(directory));
+}
+
 TEST(Instance, NumbersOutOfTheirRangeMakeNoRecord) {
     auto record = a_record("n");
     record.pid = 4711;

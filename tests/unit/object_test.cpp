@@ -139,12 +139,47 @@ TEST(Object, VersionIgnoresWhatDoesNotChangeTheBytes) {
     EXPECT_NE(version_of(one), version_of(other));
 }
 
+TEST(DataMap, TellsWhatComesNext) {
+    const DataMap map{.attributes = {.size = 100}, .segments = {{0, 10}, {20, 30}, {50, 60}}};
+    struct Place {
+        std::uint64_t from, data, hole;
+    };
+    for (const Place& place : {Place{0, 0, 10}, Place{9, 9, 10}, Place{10, 20, 10}, Place{19, 20, 19},
+                               Place{20, 20, 30}, Place{30, 50, 30}, Place{59, 59, 60}, Place{60, 100, 60},
+                               Place{99, 100, 99}, Place{200, 100, 100}}) {
+        EXPECT_EQ(map.data_from(place.from), place.data) << place.from;
+        EXPECT_EQ(map.hole_from(place.from), place.hole) << place.from;
+    }
+    const DataMap hole{.attributes = {.size = 100}, .segments = {}};
+    EXPECT_EQ(hole.data_from(0), 100U);
+    EXPECT_EQ(hole.hole_from(7), 7U);
+}
+
+TEST(DataMap, TellsWhichExtentsHaveData) {
+    const DataMap map{
+        .attributes = {.size = 5 * extent_bytes + 10},
+        .segments = {{extent_bytes - 1, extent_bytes}, {3 * extent_bytes, 4 * extent_bytes + 1}}};
+    const bool expected[] = {true, false, false, true, true, false, false};
+    for (std::uint32_t extent = 0; extent < std::size(expected); ++extent) {
+        EXPECT_EQ(map.has_data(extent), expected[extent]) << extent;
+    }
+}
+
+TEST(Attributes, TellHowMuchOfAFileIsNotAllocated) {
+    EXPECT_EQ(bytes_not_allocated({.size = 0, .blocks = 0}), 0U);
+    EXPECT_EQ(bytes_not_allocated({.size = 1, .blocks = 0}), 1U);
+    EXPECT_EQ(bytes_not_allocated({.size = 513, .blocks = 1}), 1U);
+    EXPECT_EQ(bytes_not_allocated({.size = 513, .blocks = 2}), 0U);
+    EXPECT_EQ(bytes_not_allocated({.size = 512, .blocks = UINT64_MAX}), 0U);
+}
+
 TEST(ObjectKey, FileTreeIsTheDirectory) {
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::directory, .path = "/a/b"}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::names, .path = "/a/b", .index = 3}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::batch, .path = "/a/b", .index = 3}), "/a/b");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::entry, .path = "/a/b"}), "/a");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::extent, .path = "/a/b", .index = 7}), "/a");
+    EXPECT_EQ(file_tree_of({.kind = ObjectKind::data_map, .path = "/a/b"}), "/a");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::xattrs, .path = "/a"}), "/");
     EXPECT_EQ(file_tree_of({.kind = ObjectKind::xattr_batch, .path = "/a"}), "/a");
 }

@@ -279,6 +279,7 @@ TEST_F(OptionsTest, FlagsResolveToTheSame) {
                                         {"batch-job", {"17.server"}},
                                         {"batch-run", {"1"}},
                                         {"nodes", {"512"}},
+                                        {"allow-missing", {"2"}},
                                         {"launch", {"5eed"}},
                                         {"run-everywhere", {"srun", "-N4"}}},
                                        std::nullopt);

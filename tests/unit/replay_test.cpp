@@ -28,8 +28,13 @@ class ReplayTest : public testing::Test {
 
     Attributes attributes_of(const std::string& path) const {
         const auto file = files.find(path);
-        return file != files.end() ? Attributes{.inode = 5, .size = file->second, .mode = S_IFREG}
-                                   : Attributes{.inode = 6, .mode = S_IFDIR};
+        if (file == files.end()) {
+            return {.inode = 6, .mode = S_IFDIR};
+        }
+        return {.inode = 5,
+                .size = file->second,
+                .blocks = segments.contains(path) ? 0 : file->second / 512 + 1,
+                .mode = S_IFREG};
     }
     std::vector<Listing::NewEntry> entries_of(const std::string& directory) const {
         std::set<std::string> names;
@@ -67,6 +72,9 @@ class ReplayTest : public testing::Test {
                 return make_object(Listing(entries_of(key.path), Listing::Detail::attributes));
             case ObjectKind::extent:
                 return make_object(Extent{.attributes = attributes_of(key.path), .blob = {}});
+            case ObjectKind::data_map:
+                return make_object(
+                    DataMap{.attributes = attributes_of(key.path), .segments = segments.at(key.path)});
             default:
                 return make_error(EIO);
         }
@@ -108,6 +116,7 @@ class ReplayTest : public testing::Test {
     }
 
     std::map<std::string, std::uint64_t> files;
+    std::map<std::string, std::vector<DataMap::Segment>> segments;  // of those files that have holes
     std::deque<Asked> asked;
     std::vector<Asked> all_asked;
     std::deque<Replay::Task> tasks;
@@ -254,7 +263,33 @@ TEST_F(ReplayTest, APathIsFetchedWithEverythingBelow) {
     EXPECT_EQ(running->progress().bytes, 10 + extent_bytes + 1 + 5);
 }
 
-// A sparse one, for instance.
+TEST_F(ReplayTest, OnlyTheExtentsThatHaveDataAreFetched) {
+    files = {{"/t/holes", 6 * extent_bytes + 5}, {"/t/nothing", 2 * extent_bytes}};
+    segments = {{"/t/holes",
+                 {{extent_bytes - 1, extent_bytes + 1},
+                  {extent_bytes + 100, extent_bytes + 200},
+                  {6 * extent_bytes, 6 * extent_bytes + 5}}},
+                {"/t/nothing", {}}};
+    const auto running = prefetch("/t");
+    arrive();
+    EXPECT_EQ(asked_for(ObjectKind::data_map), (std::vector<std::string>{"/t/holes#0", "/t/nothing#0"}));
+    EXPECT_EQ(asked_for(ObjectKind::extent),
+              (std::vector<std::string>{"/t/holes#0", "/t/holes#1", "/t/holes#6"}));
+    EXPECT_EQ(running->progress().bytes, 2 * extent_bytes + 5);
+    EXPECT_EQ(running->progress().left, 0U);
+    EXPECT_EQ(running->progress().state, State::done);
+}
+
+TEST_F(ReplayTest, AMapInAProfileIsOfThePresentVersion) {
+    files = {{"/t/holes", 2 * extent_bytes}};
+    segments = {{"/t/holes", {}}};
+    const auto running = replay(profile_of({{ObjectKind::data_map, "/t/holes"}}), {});
+    arrive();
+    EXPECT_EQ(asked_for(ObjectKind::data_map), std::vector<std::string>{"/t/holes#0"});
+    EXPECT_EQ(asked_for(ObjectKind::extent), std::vector<std::string>());
+    EXPECT_EQ(running->progress().failed, 0U);
+}
+
 TEST_F(ReplayTest, AHugeFileTakesNoTime) {
     constexpr std::uint64_t extents = std::uint64_t{1} << 40;
     files = {{"/t/a", 10}, {"/t/huge", extents * extent_bytes}};

@@ -171,6 +171,28 @@ TEST(Verify, CodedExtentsCountAsWhatTheyDecodeTo) {
     expect_corrupt(file, make_object(extent));
 }
 
+TEST(Verify, ExtentsOfZerosAreAsLongAsTheirFileSays) {
+    Extent extent{attributes(S_IFREG, 1000), {}, Coding::zeros, 1000};
+    expect_accepted(publication(file, make_object(extent)));
+    extent.attributes.size = 1001;
+    expect_corrupt(file, make_object(extent));
+}
+
+TEST(Verify, SegmentsOfAFileAreInOrderAndWithinIt) {
+    const ObjectKey key{ObjectKind::data_map, file.path};
+    const auto map = [](std::vector<DataMap::Segment> segments, std::uint32_t mode = S_IFREG) {
+        return make_object(DataMap{.attributes = attributes(mode, 1000), .segments = std::move(segments)});
+    };
+    expect_accepted(publication(key, map({})));
+    expect_accepted(publication(key, map({{0, 10}, {11, 1000}})));
+    expect_corrupt(key, map({{0, 1001}}), "beyond the end");
+    expect_corrupt(key, map({{10, 10}}), "empty");
+    expect_corrupt(key, map({{10, 5}}), "backwards");
+    expect_corrupt(key, map({{0, 10}, {10, 20}}), "without a hole");
+    expect_corrupt(key, map({{20, 30}, {0, 10}}), "not in order");
+    expect_corrupt(key, map({}, S_IFDIR), "of a directory");
+}
+
 TEST(Verify, ListingsHaveAsManyEntriesAsTheyMay) {
     const ObjectKey one{ObjectKind::entry, "/lus/sw/lib"};
     expect_accepted(publication(batch, listing_of({})));

@@ -445,6 +445,60 @@ TEST(WireRoundTrip, CodedExtentsStayCoded) {
     }
 }
 
+TEST(WireRoundTrip, ExtentsOfZerosHaveNoBody) {
+    const Publication publication = publication_of(
+        {ObjectKind::extent, "/app/x.so"},
+        make_object(Extent{
+            .attributes = attributes(9), .blob = {}, .coding = Coding::zeros, .plain_bytes = extent_bytes}));
+    EXPECT_EQ(encode(publication).body.size, 0U);
+    EXPECT_EQ(encode(publication).saved_bytes, 0U) << "not by compression";
+    const Publication result = round_trip(publication);
+    const Extent* extent = result.object->extent();
+    ASSERT_NE(extent, nullptr);
+    EXPECT_EQ(extent->coding, Coding::zeros);
+    EXPECT_EQ(extent->plain_bytes, extent_bytes);
+    EXPECT_EQ(extent->blob.size, 0U);
+}
+
+ObjectPtr some_data_map(std::size_t segments = 2) {
+    DataMap map{.attributes = attributes(9), .segments = {}};
+    for (std::uint64_t i = 0; i < segments; ++i) {
+        map.segments.push_back({.begin = 10 * i, .end = 10 * i + 5});
+    }
+    return make_object(map);
+}
+
+TEST(WireRoundTrip, Space) {
+    const FilesystemSpace space{.block_bytes = 1,
+                                .fragment_bytes = 2,
+                                .blocks = UINT64_MAX,
+                                .free = 4,
+                                .available = 5,
+                                .files = 6,
+                                .free_files = 7,
+                                .name_bytes_max = 255};
+    const auto result =
+        round_trip(publication_of({ObjectKind::space, "/app"}, make_object(space, 2s))).object;
+    ASSERT_NE(result->space(), nullptr);
+    EXPECT_EQ(*result->space(), space);
+}
+
+TEST(WireRoundTrip, DataMaps) {
+    for (const std::size_t segments : {std::size_t{0}, std::size_t{2}, DataMap::segments_max}) {
+        const ObjectPtr map = some_data_map(segments);
+        const Publication publication = publication_of({ObjectKind::data_map, "/app/x.so", 0, 7}, map);
+        const Publication result = round_trip(publication);
+        ASSERT_NE(result.object->data_map(), nullptr);
+        EXPECT_EQ(*result.object->data_map(), *map->data_map());
+        EXPECT_EQ(result.key.version, 7U);
+    }
+    EXPECT_FALSE(decode(encode(
+        publication_of({ObjectKind::data_map, "/app/x.so"}, some_data_map(DataMap::segments_max + 1)))));
+    EXPECT_FALSE(decode(encode(publication_of({ObjectKind::data_map, "/app/x.so", 1}, some_data_map()))))
+        << "there is one map only";
+    EXPECT_FALSE(decode(encode(publication_of({ObjectKind::extent, "/app/x.so"}, some_data_map()))));
+}
+
 TEST(WireRoundTrip, Xattrs) {
     for (const Xattrs& xattrs :
          {Xattrs{}, Xattrs{{"user.a", ""}}, Xattrs{{"user.a", std::string(65536, '\0')}, {"b", any_bytes}}}) {
@@ -481,7 +535,8 @@ TEST(WireRoundTrip, AccessControlLists) {
 TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
     for (const ObjectKind kind :
          {ObjectKind::directory, ObjectKind::batch, ObjectKind::entry, ObjectKind::extent, ObjectKind::xattrs,
-          ObjectKind::names, ObjectKind::xattr_batch, ObjectKind::acl, ObjectKind::acl_batch}) {
+          ObjectKind::names, ObjectKind::xattr_batch, ObjectKind::acl, ObjectKind::acl_batch,
+          ObjectKind::data_map}) {
         for (const std::optional<std::chrono::milliseconds> lifetime :
              {std::optional<std::chrono::milliseconds>(), std::optional(0ms), std::optional(1000ms)}) {
             const auto error = make_object(std::error_code(EACCES, std::generic_category()), lifetime);
@@ -665,7 +720,8 @@ void expect_sound(const std::vector<News>& news) {
 // A version and an index are for what has them.
 bool has_parts(ObjectKind kind) {
     return kind == ObjectKind::extent || kind == ObjectKind::names || kind == ObjectKind::batch ||
-           kind == ObjectKind::xattr_batch || kind == ObjectKind::acl || kind == ObjectKind::acl_batch;
+           kind == ObjectKind::xattr_batch || kind == ObjectKind::acl || kind == ObjectKind::acl_batch ||
+           kind == ObjectKind::data_map;
 }
 
 // Every value in every byte of the header, vouched for: nothing crashes, and what is accepted is usable.
@@ -673,6 +729,7 @@ TEST(WireNonsense, EveryByteOfAHeader) {
     for (const Message& message :
          {Message(small_publication()), Message(publication_of({ObjectKind::extent, "/a", 1}, extent_of(10))),
           Message(publication_of({ObjectKind::directory, "/a"}, some_directory())),
+          Message(publication_of({ObjectKind::data_map, "/a", 0, 1}, some_data_map())),
           Message(Interest{.key = {ObjectKind::directory, "/a"},
           .seen = {1, 2},
           .attempt = 3,
@@ -730,7 +787,8 @@ TEST(WireNonsense, EveryByteOfABody) {
     of_pieces.entries = 3 * piece_entries;
     of_pieces.first_names = {"a", "bc", "d"};
     const Frame huge = encode(publication_of({ObjectKind::directory, "/app"}, make_object(of_pieces)));
-    for (const Frame& frame : {listing, directory, huge, xattrs, batch, answer}) {
+    const Frame map = encode(publication_of({ObjectKind::data_map, "/app"}, some_data_map()));
+    for (const Frame& frame : {listing, directory, huge, xattrs, batch, answer, map}) {
         auto body = copy_of(frame.body);
         for (std::byte& b : body) {
             const std::byte before = b;
@@ -987,10 +1045,12 @@ TEST(WireNonsense, ContentOfTheWrongKind) {
 }
 
 TEST(WireNonsense, UnknownEnumerators) {
-    for (const int value : {9, 10, 77, 255}) {
+    for (const int value : {11, 12, 77, 255}) {
         expect_refused(Interest{.key = {static_cast<ObjectKind>(value), "/a"}}, "a kind");
         expect_refused(publication_of({static_cast<ObjectKind>(value), "/a"}, some_listing()), "a kind");
     }
+    const Extent extent{.attributes = {}, .blob = {}, .coding = static_cast<Coding>(3)};
+    expect_refused(publication_of({ObjectKind::extent, "/a"}, make_object(extent)), "a coding");
     expect_refused(Interest{.key = {ObjectKind::acl, "/a", 2}}, "an access control list of another type");
     expect_refused(Interest{.key = {ObjectKind::extent, "/a"}, .why = static_cast<FetchFor>(3)}, "a reason");
 }

@@ -1,5 +1,6 @@
 #include "tools/copper/ask_job.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -28,7 +29,7 @@ std::string why_departed(const ControlReply& reply, std::uint32_t rank) {
 
 Result<ControlReply> ask_job(const std::string& mount, const std::vector<Found>& found,
                              const ControlRequest& request, const std::string& command) {
-    if (found.empty()) {
+    if (std::ranges::all_of(found, [](const Found& each) { return each.record.without_mirror; })) {
         return no_daemon_here(mount, {.name = command});
     }
     std::string reasons;

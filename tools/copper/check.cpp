@@ -1,9 +1,6 @@
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +13,7 @@
 #include "tools/copper/check_report.hpp"
 #include "tools/copper/commands.hpp"
 #include "tools/copper/everywhere.hpp"
+#include "tools/copper/foreground.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/words.hpp"
@@ -128,16 +126,6 @@ Result<Watch> prepare_watch(const Scratch& scratch, const std::string& own) {
 
 // ---- Running the command.
 
-// As posix_spawn(3) wants them.
-std::vector<char*> pointers_to(Words& words) {
-    std::vector<char*> pointers;
-    for (auto& word : words) {
-        pointers.push_back(word.data());
-    }
-    pointers.push_back(nullptr);
-    return pointers;
-}
-
 // The child, if it is no tracer; otherwise the tracer's child.
 pid_t command_of(pid_t child, Watcher watcher) {
     const auto id = std::to_string(child);
@@ -146,50 +134,6 @@ pid_t command_of(pid_t child, Watcher watcher) {
         std::ifstream("/proc/" + id + "/task/" + id + "/children") >> command;
     }
     return command > 0 ? command : child;
-}
-
-struct Child {
-    Words words;
-    Watcher watcher = Watcher::strace;
-    bool output_to_errors = false;  // its standard output goes where its errors go
-};
-// Runs a program in this process's group. A signal to end this process goes to the command instead, whose
-// end is then reported. The terminal sends Ctrl-C to the command, too.
-Result<int> run(Child request) {
-    sigset_t awaited, before;
-    sigemptyset(&awaited);
-    for (const int signal : {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP}) {
-        sigaddset(&awaited, signal);
-    }
-    ::sigprocmask(SIG_BLOCK, &awaited, &before);
-    ::signal(SIGCHLD, SIG_DFL);  // who ignores it has no children to wait for
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t actions;
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawnattr_setsigmask(&attributes, &before);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    ::posix_spawn_file_actions_init(&actions);
-    if (request.output_to_errors) {
-        ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    }
-    pid_t child = 0;
-    const std::string& program = request.words.front();
-    const int error = ::posix_spawnp(&child, program.c_str(), &actions, &attributes,
-                                     pointers_to(request.words).data(), environ);
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
-    if (error != 0) {
-        return failed(program + ": " + error_text(error));
-    }
-    int status = 0;
-    while (::waitpid(child, &status, WNOHANG) == 0) {
-        int signal = 0;
-        ::sigwait(&awaited, &signal);
-        if (signal == SIGTERM || signal == SIGHUP) {
-            ::kill(command_of(child, request.watcher), signal);
-        }
-    }
-    return status;
 }
 
 // ---- What was seen.
@@ -240,11 +184,7 @@ std::string read_beginning(const std::string& path, std::size_t bytes_max) {
 
 // Nothing to tell beyond the report, but an exit code.
 int exit_code_of(const CheckReport& report) {
-    constexpr int by_signal = 128;  // as in shells
-    if (!report.judgement.around.empty()) {
-        return exit_failed;
-    }
-    return WIFSIGNALED(report.status) ? by_signal + WTERMSIG(report.status) : WEXITSTATUS(report.status);
+    return report.judgement.around.empty() ? shell_exit_code(report.status) : exit_failed;
 }
 
 Result<void> check(const CheckOptions& options) {
@@ -265,11 +205,14 @@ Result<void> check(const CheckOptions& options) {
         return tl::make_unexpected(watch.error());
     }
     auto& words = watch->prefix;
-    words.insert(words.end(), {own, "run"});
+    words.insert(words.end(), {own, "run", "--view", "paths"});  // nothing goes around a view
     words.insert(words.end(), options.run_options.begin(), options.run_options.end());
     words.emplace_back("--");
     words.insert(words.end(), options.command.begin(), options.command.end());
-    const auto status = run({.words = words, .watcher = watch->watcher, .output_to_errors = options.json});
+    const auto status = Foreground().run(
+        {.words = words, .output_to_errors = options.json, .to_signal = [&watch](pid_t child) {
+             return command_of(child, watch->watcher);
+         }});
     if (!status) {
         return tl::make_unexpected(status.error());
     }
@@ -290,20 +233,6 @@ Result<void> check(const CheckOptions& options) {
     }
     const int code = exit_code_of(report);
     return code == exit_done ? Result<void>() : tl::make_unexpected(Failure{code, ""});
-}
-
-// The options that the user gave, as words for another command with the same ones.
-Words given(const std::vector<CLI::Option*>& options) {
-    Words words;
-    for (const auto* option : options) {
-        for (const auto& result : option->results()) {
-            words.push_back(option->get_name());
-            if (option->get_items_expected_max() > 0) {
-                words.push_back(result);
-            }
-        }
-    }
-    return words;
 }
 
 }  // namespace
@@ -327,7 +256,7 @@ void add_check(CLI::App& app, Action& action) {
         "  copper check -- python -c 'import torch'\n"
         "  copper check --all -- torchrun train.py");
     command->callback([options, shared, &action] {
-        options->run_options = given(shared);
+        options->run_options = words_given(shared);
         action = [options] { return check(*options); };
     });
 }

@@ -79,7 +79,7 @@ void add_commands(CLI::App& app, Action& action) {
     app.require_subcommand(1);
     for (const auto add :
          {add_launch, add_stop, add_status, add_stats, add_top, add_report, add_logs, add_path, add_env,
-          add_run, add_check, add_doctor, add_prefetch, add_profile, add_help}) {
+          add_run, add_job, add_check, add_doctor, add_prefetch, add_profile, add_help}) {
         add(app, action);
     }
     app.footer(
@@ -125,6 +125,19 @@ std::vector<std::string> names_of_commands(const CLI::App& app) {
         names.push_back(command->get_name());
     }
     return names;
+}
+
+std::vector<std::string> words_given(const std::vector<CLI::Option*>& options) {
+    std::vector<std::string> words;
+    for (const auto* option : options) {
+        for (const auto& result : option->results()) {
+            words.push_back(option->get_name());
+            if (option->get_items_expected_max() > 0) {
+                words.push_back(result);
+            }
+        }
+    }
+    return words;
 }
 
 std::string argument_of(const CLI::Option& option) {

@@ -26,10 +26,15 @@ void add_logs(CLI::App& app, Action& action);
 void add_path(CLI::App& app, Action& action);
 void add_env(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_job(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_prefetch(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
+
+struct LaunchOptions;
+// Those with which `command` launches daemons.
+void add_launch_options(CLI::App& command, LaunchOptions& options);
 
 // Adds all commands to `app`, which must be empty.
 void add_commands(CLI::App& app, Action& action);
@@ -45,6 +50,9 @@ const CLI::App* find_command(const CLI::App& app, std::string_view name);
 // "; did you mean NAME?" if one of `known` is near.
 std::string or_rather(std::string_view word, const std::vector<std::string>& known);
 std::vector<std::string> names_of_commands(const CLI::App& app);
+
+// What the user gave for these options, as words for another command that has the same ones.
+std::vector<std::string> words_given(const std::vector<CLI::Option*>& options);
 
 // What --help shows for the value: "DIR", "auto|off|lz4"; "" for a switch.
 std::string argument_of(const CLI::Option& option);

@@ -43,6 +43,7 @@ void add(Findings& findings, const Finding& finding, const std::string& host) {
 
 std::vector<Finding> examine_this_node(const Plan& plan) {
     std::vector<Finding> found = {check_fuse(plan.daemon.allow_other),
+                                  check_view(),
                                   check_copperd(plan.copperd),
                                   check_limits(),
                                   check_room_for_files(),

@@ -145,7 +145,7 @@ Variables values_in_mirror(const EnvironmentRequest& request, const ReadVariable
     if (!request.python_modules.empty()) {
         put_in_front(changed, "PYTHONPATH", request.python_modules, read);
         std::string mirror = request.mirror.mount + ":" + joined(request.mirror.trees, ":");
-        if (read(mirrored_trees_variable) != mirror) {
+        if (!request.mirror.trees.empty() && read(mirrored_trees_variable) != mirror) {
             changed.emplace_back(mirrored_trees_variable, std::move(mirror));
         }
     }
@@ -159,8 +159,11 @@ Variables values_in_mirror(const EnvironmentRequest& request, const ReadVariable
     }
     if (request.python_bytecode_in_scratch) {
         set_if_unset("PYTHONPYCACHEPREFIX", request.scratch + "/pycache");
-    } else {
-        set_if_unset("PYTHONDONTWRITEBYTECODE", "1");
+    } else if (!read("PYTHONDONTWRITEBYTECODE")) {
+        changed.emplace_back("PYTHONDONTWRITEBYTECODE", "1");
+        if (!request.python_modules.empty()) {
+            set_if_unset("COPPER_BYTECODE", request.scratch + "/bytecode");
+        }
     }
     return changed;
 }

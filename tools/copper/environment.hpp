@@ -39,11 +39,12 @@ struct EnvironmentRequest {
     std::string scratch;
     // PYTHONPYCACHEPREFIX makes Python ignore the .pyc files beside the sources and compile everything on
     // each node at the first import, which is the time that Copper saves. So the default is
-    // PYTHONDONTWRITEBYTECODE: Python uses the tree's .pyc files and writes none.
+    // PYTHONDONTWRITEBYTECODE: Python uses the tree's .pyc files and writes none. Only the module below
+    // keeps, in the scratch, what else it compiles.
     bool python_bytecode_in_scratch = false;
     // The directory of tools/python/sitecustomize.py on each node, to put in front of PYTHONPATH. The module
-    // saves a request for each module that is imported again, and leads Pythons into the mirror that start
-    // outside. Empty: leave it out.
+    // saves a request for each module that is imported again, keeps bytecode, and leads Pythons into the
+    // mirror that start outside. Empty: leave it out.
     std::string python_modules = {};
 };
 // To set, or without a value to unset.

@@ -139,6 +139,14 @@ std::string own_program() {
     return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
+std::vector<std::string> hosts_of(const std::vector<Trouble>& troubles) {
+    std::vector<std::string> hosts;
+    for (const auto& trouble : troubles) {
+        hosts.push_back(trouble.host);
+    }
+    return hosts;
+}
+
 std::vector<Trouble> run_on_hosts(const Launcher& launcher, const std::vector<std::string>& hosts,
                                   const std::vector<std::string>& command) {
     if (hosts.empty() || launcher.family == Family::alone) {

@@ -39,7 +39,9 @@ struct Trouble {
     std::string host;
     std::string reason = {};
     bool answers = false;  // programs can be started there
+    bool operator==(const Trouble&) const = default;
 };
+std::vector<std::string> hosts_of(const std::vector<Trouble>& troubles);
 // What a command prints on a node where it has done its work, before the node's name.
 inline constexpr std::string_view done_prefix = "copper-done ";
 // Runs `command`, which may run twice, on these nodes: on all at once. If that fails, then node by node,

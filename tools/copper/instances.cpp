@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "base/host_name.hpp"
 #include "base/shell_quote.hpp"
@@ -33,14 +33,17 @@ std::string owner_of(const InstanceRecord& record) {
     return (whose(record) == Whose::earlier_runs ? "an earlier run of job " : "job ") + record.batch_job;
 }
 
+bool is_nowhere_above_zero(std::initializer_list<const char*> variables) {
+    return std::ranges::all_of(variables, [](const char* variable) {
+        const char* number = std::getenv(variable);
+        return number == nullptr || std::string_view(number) == "0";
+    });
+}
+
 // Launchers tell each process its number in the step.
 bool is_first_of_step() {
-    return std::ranges::all_of(
-        std::array{"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "FLUX_TASK_RANK"},
-        [](const char* variable) {
-            const char* rank = std::getenv(variable);
-            return rank == nullptr || std::string_view(rank) == "0";
-        });
+    return is_nowhere_above_zero(
+        {"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "FLUX_TASK_RANK"});
 }
 
 Fit fit_of(const std::string& mount) {
@@ -166,12 +169,29 @@ void tell_if_unknown(const InstanceRecord& record) {
                           " belongs to no batch job, so its files may be older than this job (" + own + ")");
 }
 
+bool is_first_of_node() {
+    return is_nowhere_above_zero({"SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                  "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID"});
+}
+
+tl::unexpected<Failure> no_mirror_here(const std::string& mount, const Needy& command) {
+    return failed(mount +
+                  ": the job goes on without a mirror on this node (--allow-missing), where only 'copper "
+                  "run' works: use 'copper " +
+                  command.name + "' on another one");
+}
+
 tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command) {
     const auto launch = read_launch(mount);
+    const auto record = read_instance(instance_directory(::getuid(), mount));
+    const bool without_mirror = record && record->without_mirror;
+    if (!launch && without_mirror) {
+        return no_mirror_here(mount, command);
+    }
     if (!launch) {
         return failed("no Copper serves " + mount + " on this node (start one with 'copper launch')");
     }
-    const auto& hosts = launch->hosts;
+    const auto hosts = without_mirror ? hosts_without(launch->hosts, {host_name()}) : launch->hosts;
     if (hosts_without({host_name()}, hosts).empty() || hosts.empty()) {
         return failed("the daemon of " + mount + " on this node is gone (clean up with " +
                       stop_command(mount) + ")");

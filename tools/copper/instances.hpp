@@ -47,12 +47,17 @@ void warn_of_other_job(const std::string& mount);
 // step, the first one tells it.
 void tell_if_unknown(const InstanceRecord& record);
 
+// Of the processes that a launcher started on this node in one step, the first.
+bool is_first_of_node();
+
 // A command of the user that works only where a daemon is.
 struct Needy {
     std::string name;            // "run"
     std::string arguments = {};  // "-- ..."
     bool on_every_node = false;  // or on one, which asks the others
 };
+// The failure on a node on which the job goes on without a mirror.
+tl::unexpected<Failure> no_mirror_here(const std::string& mount, const Needy& command);
 // The failure where there is no daemon of `mount`. If the job was launched from this node, it says where the
 // daemons are and how to run `command` there.
 tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& command);

@@ -27,6 +27,7 @@
 #include "tools/copper/node_checks.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/prefetch.hpp"
+#include "tools/copper/without_mirror.hpp"
 #include "tools/copper/words.hpp"
 
 namespace copper::cli {
@@ -43,12 +44,30 @@ constexpr milliseconds silence_max{10000};
 constexpr milliseconds silence_max_per_node{10};
 // And again after this part of the time for all nodes to serve.
 constexpr int look_again_part = 4;
-// Another user may have the mount, the private directory, or both.
+// Another user may have the mount, the private directory, or both. And no daemon may start on some nodes.
 constexpr int attempts_max = 3;
+
+// What a try to launch starts from.
+struct Beginning {
+    Places places;
+    std::vector<Trouble> left_out = {};  // as in Plan
+    bool operator==(const Beginning&) const = default;
+};
+
+// How a try ended, if daemons were started.
+struct End {
+    LaunchOutcome outcome;
+    std::vector<Trouble> troubles = {};  // nodes that keep MPI from starting
+};
 
 // Finds reasons why the daemons would fail, before any is started.
 Result<void> check_this_node(const Plan& plan) {
-    for (const auto& finding : {check_fuse(plan.daemon.allow_other), check_limits()}) {
+    std::vector<Finding> findings = {check_limits()};
+    const bool may_lack_mirror = plan.daemon.allow_missing > 0 && plan.nodes() > 1;
+    if (!may_lack_mirror) {
+        findings.push_back(check_fuse(plan.daemon.allow_other));
+    }
+    for (const auto& finding : findings) {
         if (finding.verdict == Verdict::problem) {
             return lacking(finding.text + ": " + finding.advice);
         }
@@ -104,6 +123,7 @@ LaunchRecord record_of(const Plan& plan, pid_t launcher) {
             .process = process_named(launcher),
             .launcher = plan.launcher,
             .hosts = plan.placement.on_this_machine != 0 ? std::vector<std::string>() : plan.placement.hosts,
+            .left_out = plan.left_out,
             .on_this_machine = plan.placement.on_this_machine,
             .log_dir = plan.daemon.log_dir};
 }
@@ -142,10 +162,11 @@ void undo(LaunchWatch& watch, const Plan& plan, pid_t launcher, const std::vecto
 std::map<std::string, std::string> daemons_environment(const Plan& plan) {
     std::map<std::string, std::string> added = {{job_key_variable, JobKey::random().text()}};
     // With Slurm 22.05's default, about one launch in 30 failed: a daemon left MPI_Init, and sent messages,
-    // while another one, which crashed on them, still waited in the first of its two fences.
+    // while another one, which crashed on them, still waited in the first of its two fences. Its tree never
+    // ends if the step's nodes have gaps among those of the job.
     constexpr const char* fence_variable = "SLURM_PMIX_FENCE";
     if (plan.launcher.family == Family::slurm && !read_variable(fence_variable)) {
-        added[fence_variable] = "tree";
+        added[fence_variable] = plan.left_out.empty() ? "tree" : "ring";
     }
     constexpr const char* library_path = "LD_LIBRARY_PATH";
     const auto libraries = read_variable(library_path);
@@ -271,15 +292,15 @@ Result<void> make_room_here(const Plan& plan) {
     return end_occupants(plan, occupants, free.error()).and_then([&] { return check_mounts(plan); });
 }
 
-Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, const LaunchOutcome& outcome,
-                std::vector<Trouble> troubles) {
+Failure give_up(LaunchWatch& watch, const Plan& plan, pid_t launcher, End& end) {
     // Slurm's controller knows its nodes and reports their faults itself.
-    if (troubles.empty() && outcome.end == LaunchEnd::ended && !outcome.readiness &&
-        plan.launcher.family != Family::slurm) {
-        troubles = NodeLooks(plan).look();
+    const bool reports_faults = plan.launcher.family == Family::slurm && plan.daemon.allow_missing == 0;
+    if (end.troubles.empty() && end.outcome.end == LaunchEnd::ended && !end.outcome.readiness &&
+        !reports_faults) {
+        end.troubles = NodeLooks(plan).look();
     }
-    undo(watch, plan, launcher, troubles);
-    return {exit_failed, explanation(outcome, plan, troubles)};
+    undo(watch, plan, launcher, end.troubles);
+    return {exit_failed, explanation(end.outcome, plan, end.troubles)};
 }
 
 // Waits for the final report. Without one of them, the daemons wait in MPI_Init, and nobody reports anything.
@@ -315,8 +336,7 @@ LaunchOutcome follow(LaunchWatch& watch, const Plan& plan, pid_t launcher, std::
     return outcome.end == LaunchEnd::timed_out && outcome.readiness ? wait_until(patience) : outcome;
 }
 
-// `outcome`: why it failed, if daemons were started.
-Result<void> start(const Plan& plan, LaunchOutcome& outcome) {
+Result<void> start(const Plan& plan, End& end) {
     if (auto written = write_files(plan); !written) {
         return written;
     }
@@ -324,7 +344,7 @@ Result<void> start(const Plan& plan, LaunchOutcome& outcome) {
     if (!log) {
         return tl::make_unexpected(log.error());
     }
-    auto watch = LaunchWatch::make(path_of(*log));
+    auto watch = LaunchWatch::make(path_of(*log), plan.left_out.size());
     if (!watch) {
         return tl::make_unexpected(watch.error());
     }
@@ -344,28 +364,33 @@ Result<void> start(const Plan& plan, LaunchOutcome& outcome) {
         undo(*watch, plan, *launcher, {});
         return written;
     }
-    std::vector<Trouble> troubles;
-    outcome = follow(*watch, plan, *launcher, troubles);
-    const bool all = outcome.end == LaunchEnd::reported && outcome.readiness->everywhere() &&
-                     outcome.readiness->nodes == plan.nodes();
-    if (!all) {
-        return tl::make_unexpected(give_up(*watch, plan, *launcher, outcome, std::move(troubles)));
+    end = {};
+    end.outcome = follow(*watch, plan, *launcher, end.troubles);
+    const bool serves = end.outcome.end == LaunchEnd::reported && end.outcome.readiness->serves &&
+                        end.outcome.readiness->nodes == plan.nodes();
+    if (!serves) {
+        return tl::make_unexpected(give_up(*watch, plan, *launcher, end));
     }
-    print_success(plan);
+    const auto missing = missing_nodes(end.outcome, plan);
+    for (const auto& node : missing) {
+        say(node.host + " has no mirror: " + node.reason);
+    }
+    note_without_mirror(plan, missing);
+    print_success(plan, missing.size());
     return {};
 }
 
 // If mirrors of jobs that are over are in the way on other nodes, that shows only when daemons start there.
-Result<void> start_after_others(const Plan& plan, LaunchOutcome& outcome) {
-    const auto started = start(plan, outcome);
-    const auto occupants = started ? std::vector<Occupant>() : occupants_of(outcome, plan);
+Result<void> start_after_others(const Plan& plan, End& end) {
+    const auto started = start(plan, end);
+    const auto occupants = started ? std::vector<Occupant>() : occupants_of(end.outcome, plan);
     if (occupants.empty()) {
         return started;
     }
     if (const auto ended = end_occupants(plan, occupants, started.error()); !ended) {
         return ended;
     }
-    return start(plan, outcome);
+    return start(plan, end);
 }
 
 // The usual places, or others if another user has them on this node.
@@ -405,14 +430,26 @@ Places other_places(const Plan& plan, const LaunchOutcome& outcome, Places place
     return places;
 }
 
-// Changes `places` if another try with these might succeed.
-Result<void> launch_at(Places& places, const LaunchOptions& options) {
+// Those that failed, if the job may go on without them.
+std::vector<Trouble> left_out_after(const Plan& plan, const std::vector<Trouble>& troubles) {
+    auto left_out = plan.left_out;
+    if (troubles.size() > plan.daemon.allow_missing ||
+        hosts_without(plan.placement.hosts, hosts_of(troubles)).empty()) {
+        return left_out;
+    }
+    left_out.insert(left_out.end(), troubles.begin(), troubles.end());
+    return left_out;
+}
+
+// Changes `from` if another try with that might succeed.
+Result<void> launch_from(Beginning& from, const LaunchOptions& options) {
+    auto& places = from.places;
     if (!options.dry_run) {  // the plan names files in it
         if (const auto made = make_private_directory(places.private_directory); !made) {
             return failed(made.error());
         }
     }
-    const auto plan = make_plan(options, places);
+    const auto plan = make_plan(options, places, from.left_out);
     if (!plan) {
         return tl::make_unexpected(plan.error());
     }
@@ -439,57 +476,62 @@ Result<void> launch_at(Places& places, const LaunchOptions& options) {
     if (const auto room = make_room_here(*plan); !room) {
         return room;
     }
-    LaunchOutcome outcome;
-    if (const auto started = start_after_others(*plan, outcome); !started) {
-        places = other_places(*plan, outcome, places);
+    End end;
+    if (const auto started = start_after_others(*plan, end); !started) {
+        places = other_places(*plan, end.outcome, places);
+        from.left_out = left_out_after(*plan, end.troubles);
         return started;
+    }
+    if (!options.prefetch.empty() && is_without_mirror(plan->daemon.mount)) {
+        say("warning: --prefetch: this node has no mirror; use 'copper prefetch' on another one");
+        return {};
     }
     return prefetch(plan->daemon.mount, options.prefetch);
 }
 
 Result<void> launch(const LaunchOptions& options) {
-    auto places = places_here();
+    Beginning from{.places = places_here()};
     for (int attempt = 1;; ++attempt) {
-        const auto tried = places;
-        auto launched = launch_at(places, options);
-        if (launched || places == tried || attempt == attempts_max) {
+        const auto tried = from;
+        auto launched = launch_from(from, options);
+        if (launched || from == tried || attempt == attempts_max) {
             return launched;
+        }
+        for (auto i = tried.left_out.size(); i < from.left_out.size(); ++i) {
+            const auto& [host, reason, answers] = from.left_out[i];
+            say("warning: " + host + ": " + reason + "; trying again without this node");
         }
     }
 }
 
 }  // namespace
 
-void add_launch(CLI::App& app, Action& action) {
-    auto options = std::make_shared<LaunchOptions>();
-    auto* command =
-        app.add_subcommand("launch", "Start one daemon per node; returns 0 only when every node serves");
-    add_option_flags(*command, options->flags,
+void add_launch_options(CLI::App& command, LaunchOptions& options) {
+    add_option_flags(command, options.flags,
                      {"local", "run-everywhere", "lease", "require-key", "ready-timeout", "batch-job",
                       "batch-run", "launch", "nodes"});
     command
-        ->add_option("--ready-timeout", options->flags["ready-timeout"],
-                     "Time for all nodes to start serving (default 120)")
+        .add_option("--ready-timeout", options.flags["ready-timeout"],
+                    "Time for all nodes to start serving (default 120)")
         ->type_name("SECONDS")
         ->expected(1);
-    command->add_option("--config", options->config, "Read options from this TOML file")->type_name("FILE");
-    command
-        ->add_option("--local", options->local, "N nodes on this machine, with the mounts DIR.0 to DIR.N-1")
+    command.add_option("--config", options.config, "Read options from this TOML file")->type_name("FILE");
+    command.add_option("--local", options.local, "N nodes on this machine, with the mounts DIR.0 to DIR.N-1")
         ->type_name("N");
-    command->add_option("--nodes-from", options->nodes_from, "Source of the list of nodes (default auto)")
+    command.add_option("--nodes-from", options.nodes_from, "Source of the list of nodes (default auto)")
         ->type_name("pbs|slurm|flux|lsf|sge|FILE|HOST,HOST|auto");
     command
-        ->add_option("--launcher", options->launcher,
-                     "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
+        .add_option("--launcher", options.launcher,
+                    "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
         ->type_name("auto|mpirun|mpiexec|PATH|srun|flux|none");
     command
-        ->add_option("--prefetch", options->prefetch,
-                     "Then read this path ahead, with everything below it; launch does not wait for that")
+        .add_option("--prefetch", options.prefetch,
+                    "Then read this path ahead, with everything below it; launch does not wait for that")
         ->type_name("PATH")
         ->take_all();
     command
-        ->add_option(
-            "--keep-env", options->keep_env,
+        .add_option(
+            "--keep-env", options.keep_env,
             "Pass this variable on to the daemons, which do not get those for the application: LD_PRELOAD, "
             "OMPI_MCA_*, PRTE_MCA_*, UCX_*, MPIR_CVAR_*, MPICH_GPU_*, MPICH_OFI_*, FI_HMEM*, srun's options "
             "for "
@@ -497,6 +539,15 @@ void add_launch(CLI::App& app, Action& action) {
             "Repeatable")
         ->type_name("NAME")
         ->allow_extra_args(false);
+}
+
+void add_launch(CLI::App& app, Action& action) {
+    auto options = std::make_shared<LaunchOptions>();
+    auto* command =
+        app.add_subcommand("launch",
+                           "Start one daemon per node; returns 0 only when every node serves, or all but "
+                           "--allow-missing N");
+    add_launch_options(*command, *options);
     command->add_flag("--dry-run", options->dry_run, "Print the command without running it");
     command->footer(
         "Each option can also be a variable (COPPER_CACHE_BYTES=8G), or a key of the --config\n"

@@ -100,8 +100,9 @@ Result<void> plan_nodes(const LaunchOptions& options, const Sources& sources, Pl
         if (!hosts) {
             return tl::make_unexpected(hosts.error());
         }
-        plan.placement.hosts = std::move(*hosts);
-        choice.this_node_alone = hosts_without(plan.placement.hosts, {host_name()}).empty();
+        plan.placement.hosts = hosts_without(*hosts, hosts_of(plan.left_out));
+        // (The launcher also reaches the nodes that are left out.)
+        choice.this_node_alone = hosts_without(*hosts, {host_name()}).empty();
     }
     if (choice.name == "none" && plan.nodes() > 1) {
         return misused("--launcher none: starts one node, not " + std::to_string(plan.nodes()));
@@ -135,7 +136,13 @@ void plan_way_back(Plan& plan) {
         plan.nodes() <= hosts_in_records_max) {
         auto launcher = plan.launcher;
         launcher.other_job = plan.daemon.batch_job;  // a shell on that node may be outside the job
-        plan.daemon.run_everywhere = reach_hosts(launcher, plan.placement.hosts, {});
+        auto hosts = plan.placement.hosts;
+        for (const auto& node : plan.left_out) {
+            if (node.answers) {
+                hosts.push_back(node.host);
+            }
+        }
+        plan.daemon.run_everywhere = reach_hosts(launcher, hosts, {});
     }
 }
 
@@ -146,7 +153,6 @@ Result<DaemonOptions> daemon_options(const LaunchOptions& options, Plan& plan) {
         return misused(daemon.error());
     }
     const auto span = plan.on_this_machine_only() ? JobSpan::one_machine : JobSpan::several_machines;
-    plan.trees_are_default = daemon->trees.empty();
     if (const auto chosen = choose_trees(*daemon, span); !chosen) {
         return misused(chosen.error());
     }
@@ -184,7 +190,8 @@ Result<std::string> find_daemon() {
                    ", nor in PATH (install Copper on all nodes)");
 }
 
-Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
+Result<Plan> make_plan(const LaunchOptions& options, const Places& places,
+                       const std::vector<Trouble>& left_out) {
     const auto config = options.config.empty() ? std::nullopt : std::optional(options.config);
     const auto sources = read_sources(config);
     if (!sources) {
@@ -195,6 +202,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
         return tl::make_unexpected(copperd.error());
     }
     Plan plan;
+    plan.left_out = left_out;
     plan.copperd = std::move(*copperd);
     if (const auto nodes = plan_nodes(options, *sources, plan); !nodes) {
         return tl::make_unexpected(nodes.error());
@@ -206,6 +214,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places) {
     }
     plan.daemon = std::move(*daemon);
     plan.daemon.local = local;
+    plan.daemon.allow_missing -= static_cast<std::uint32_t>(left_out.size());
     if (!places.private_directory.empty()) {
         plan.daemon.private_directory = places.private_directory;
     }

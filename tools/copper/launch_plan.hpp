@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/control/options.hpp"
+#include "tools/copper/everywhere.hpp"
 #include "tools/copper/failure.hpp"
 #include "tools/copper/launcher.hpp"
 
@@ -30,11 +31,11 @@ struct Plan {
     DaemonOptions daemon;
     Launcher launcher;
     Placement placement;
+    std::vector<Trouble> left_out;    // nodes on which no daemon could be started at an earlier try
     std::vector<std::string> mounts;  // on this machine
     std::string copperd;              // the program
     std::vector<std::string> command;
     std::string log;
-    bool trees_are_default = false;  // nobody gave one
     // Nobody gave a mount. Then it may move, if another user has the default one on some node.
     bool uses_default_mount = false;
 
@@ -49,7 +50,9 @@ struct Plan {
 // The program of the daemon that belongs to this `copper`.
 Result<std::string> find_daemon();
 
-Result<Plan> make_plan(const LaunchOptions& options, const Places& places = {});
+// REQUIRES: as many nodes may lack a mirror as are `left_out`.
+Result<Plan> make_plan(const LaunchOptions& options, const Places& places = {},
+                       const std::vector<Trouble>& left_out = {});
 
 // Why another user could put something in the place of the default mount on this node; empty if nobody can.
 std::string why_default_mount_is_taken();

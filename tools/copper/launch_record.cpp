@@ -30,10 +30,22 @@ constexpr std::chrono::seconds lock_patience{1};  // remove_dead_launches() hold
 constexpr std::size_t log_bytes_max = 64U << 20;
 constexpr std::size_t record_bytes_max = 16U << 20;  // it names up to a million hosts
 
-// The lock belongs to the open file, which a child shares.
-bool lock_in_time(int fd) {
-    const auto locked = [fd] { return std::string(::flock(fd, LOCK_EX) == 0 ? "locked" : "failed"); };
-    return answer_in_time(lock_patience, locked) == "locked";
+nlohmann::json to_json(const std::vector<Trouble>& left_out) {
+    auto list = nlohmann::json::array();
+    for (const auto& [host, reason, answers] : left_out) {
+        list.push_back({{"host", host}, {"reason", reason}, {"answers", answers}});
+    }
+    return list;
+}
+
+std::vector<Trouble> left_out_from(const nlohmann::json& list) {
+    std::vector<Trouble> left_out;
+    for (const auto& node : list) {
+        left_out.push_back({.host = node.at("host").get<std::string>(),
+                            .reason = node.at("reason").get<std::string>(),
+                            .answers = node.at("answers").get<bool>()});
+    }
+    return left_out;
 }
 
 nlohmann::json to_json(const LaunchRecord& record) {
@@ -53,6 +65,7 @@ nlohmann::json to_json(const LaunchRecord& record) {
             {"extra", launcher.extra},
             {"keep_env", launcher.keep_env},
             {"hosts", record.hosts},
+            {"left_out", to_json(record.left_out)},
             {"on_this_machine", record.on_this_machine},
             {"log_dir", record.log_dir}};
 }
@@ -74,6 +87,7 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("extra").get_to(record.launcher.extra);
     record.launcher.keep_env = json.value("keep_env", std::vector<std::string>());
     json.at("hosts").get_to(record.hosts);
+    record.left_out = left_out_from(json.value("left_out", nlohmann::json::array()));
     record.on_this_machine = whole_number<std::uint32_t>(json.at("on_this_machine"));
     record.log_dir = json.value("log_dir", "");
     return record;
@@ -195,7 +209,7 @@ Result<LaunchLock> LaunchLock::take(const std::string& mount) {
         if (!fd) {
             return tl::make_unexpected(fd.error());
         }
-        if (!lock_in_time(fd->get())) {
+        if (!lock_in_time(fd->get(), lock_patience)) {
             break;
         }
         struct stat held = {};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/unique_fd.hpp"
+#include "tools/copper/everywhere.hpp"
 #include "tools/copper/failure.hpp"
 #include "tools/copper/launcher.hpp"
 #include "tools/copper/process.hpp"
@@ -23,9 +24,10 @@ struct LaunchRecord {
     std::string launch;   // as in InstanceRecord
     ProcessName process;  // the launcher, which leads a process group; without a launcher, the daemon itself
     Launcher launcher;
-    std::vector<std::string> hosts;     // empty if all nodes are on this machine
-    std::uint32_t on_this_machine = 0;  // as in Placement
-    std::string log_dir = {};           // of the daemons; empty: they write into the launcher's output
+    std::vector<std::string> hosts;      // empty if all nodes are on this machine
+    std::vector<Trouble> left_out = {};  // further nodes, which have no daemon (--allow-missing)
+    std::uint32_t on_this_machine = 0;   // as in Placement
+    std::string log_dir = {};            // of the daemons; empty: they write into the launcher's output
     bool operator==(const LaunchRecord&) const = default;
 };
 // The launcher for this process, which may be outside the batch job of the launch.

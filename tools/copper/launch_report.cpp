@@ -11,6 +11,8 @@ namespace copper::cli {
 
 namespace {
 
+constexpr const char* never_answered = "it never answered ('copper doctor' may find the reason)";
+
 std::string counted(const LaunchOutcome& outcome, const Plan& plan) {
     const auto ready = outcome.readiness ? outcome.readiness->ready : 0;
     return std::to_string(ready) + " of " + std::to_string(plan.nodes()) +
@@ -28,7 +30,7 @@ std::vector<std::string> reasons(const LaunchOutcome& outcome, const std::vector
             lines.push_back(node.host + ": " + node.reason);
         }
         for (const auto& host : outcome.readiness->missing) {
-            lines.push_back(host + ": it never answered ('copper doctor' may find the reason)");
+            lines.push_back(host + ": " + never_answered);
         }
     }
     return lines;
@@ -92,11 +94,24 @@ std::string explanation(const LaunchOutcome& outcome, const Plan& plan,
     return text;
 }
 
-void print_success(const Plan& plan) {
+std::vector<Trouble> missing_nodes(const LaunchOutcome& outcome, const Plan& plan) {
+    auto missing = plan.left_out;
+    for (const auto& node : outcome.readiness->failed) {
+        missing.push_back({.host = node.host, .reason = node.reason, .answers = true});
+    }
+    for (const auto& host : outcome.readiness->missing) {
+        missing.push_back({.host = host, .reason = never_answered, .answers = true});
+    }
+    return missing;
+}
+
+void print_success(const Plan& plan, std::size_t missing) {
+    const auto all = plan.nodes() + plan.left_out.size();
+    const auto of_all = missing == 0 ? std::string() : std::to_string(all - missing) + " of ";
     std::cout << "mount  " << plan.mounts.front()
               << (plan.mounts.size() > 1 ? " to " + plan.mounts.back() : std::string()) << "\n"
-              << "nodes  " << plan.nodes() << "\n";
-    if (plan.trees_are_default) {
+              << "nodes  " << of_all << all << "\n";
+    if (plan.daemon.has_default_trees) {
         std::cout << "trees  " << joined(plan.daemon.trees, ", ") << "\n";
     }
     std::cout << "cache  up to " << cache_size(plan) << " a node\n";

@@ -14,6 +14,10 @@ namespace copper::cli {
 // launcher.
 std::string explanation(const LaunchOutcome& outcome, const Plan& plan, const std::vector<Trouble>& troubles);
 
-void print_success(const Plan& plan);
+// Nodes that the job goes on without. The reason is that of the daemon, or of an earlier try.
+std::vector<Trouble> missing_nodes(const LaunchOutcome& outcome, const Plan& plan);
+
+// `missing`: how many nodes the job goes on without.
+void print_success(const Plan& plan, std::size_t missing);
 
 }  // namespace copper::cli

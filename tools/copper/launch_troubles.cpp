@@ -67,7 +67,9 @@ struct Seen {
 
 void add(Seen& seen, const std::string& host, std::size_t count, const std::string& reason) {
     if (!reason.empty()) {
-        seen.without_program.push_back(without_program(host, reason));
+        auto trouble = without_program(host, reason);
+        trouble.answers = true;
+        seen.without_program.push_back(std::move(trouble));
     } else {
         (count == 0 ? seen.without_daemon : seen.with_daemon).insert(host);
     }

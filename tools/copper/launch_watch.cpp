@@ -30,7 +30,7 @@ sigset_t watched_signals() {
 
 }  // namespace
 
-Result<LaunchWatch> LaunchWatch::make(const std::string& log_path) {
+Result<LaunchWatch> LaunchWatch::make(const std::string& log_path, std::size_t left_out) {
     UniqueFd log(::open(log_path.c_str(), O_RDONLY | O_CLOEXEC));
     UniqueFd changes(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
     if (!log || !changes || ::inotify_add_watch(changes.get(), log_path.c_str(), IN_MODIFY) < 0) {
@@ -42,7 +42,7 @@ Result<LaunchWatch> LaunchWatch::make(const std::string& log_path) {
     if (!signals) {
         return failed("signalfd: " + error_text());
     }
-    return LaunchWatch(std::move(log), std::move(changes), std::move(signals));
+    return LaunchWatch(std::move(log), std::move(changes), std::move(signals), left_out);
 }
 
 LaunchOutcome LaunchWatch::wait(pid_t launcher, std::chrono::milliseconds patience) {
@@ -133,9 +133,9 @@ void LaunchWatch::read_log() {
 
 void LaunchWatch::show_progress(const Readiness& readiness) {
     const std::string text = "copper: " + std::to_string(readiness.ready) + " of " +
-                             std::to_string(readiness.nodes) + " nodes ready";
+                             std::to_string(readiness.nodes + left_out_) + " nodes ready";
     // The caller reports failures, with their reasons.
-    if (text == shown_ || (readiness.done && !readiness.everywhere())) {
+    if (text == shown_ || (readiness.done && !readiness.serves)) {
         return;
     }
     shown_ = text;

@@ -30,8 +30,9 @@ struct LaunchOutcome {
 // Blocks its signals during its whole life. Make one before starting the launcher.
 class LaunchWatch {
   public:
-    // `log_path`: from path_of(), so that it is the opened file itself.
-    static Result<LaunchWatch> make(const std::string& log_path);
+    // `log_path`: from path_of(), so that it is the opened file itself. `left_out`: nodes of the job without
+    // a daemon, which count in what is shown.
+    static Result<LaunchWatch> make(const std::string& log_path, std::size_t left_out);
 
     // Shows progress on standard error. The launcher must be a child of this process.
     LaunchOutcome wait(pid_t launcher, std::chrono::milliseconds patience);
@@ -40,8 +41,11 @@ class LaunchWatch {
     void end_launcher(pid_t launcher, std::chrono::milliseconds patience);
 
   private:
-    LaunchWatch(UniqueFd log, UniqueFd changes, UniqueFd signals)
-        : log_(std::move(log)), changes_(std::move(changes)), signals_(std::move(signals)) {}
+    LaunchWatch(UniqueFd log, UniqueFd changes, UniqueFd signals, std::size_t left_out)
+        : log_(std::move(log)),
+          changes_(std::move(changes)),
+          signals_(std::move(signals)),
+          left_out_(left_out) {}
     void read_log();
     // The signal that has arrived; 0 for none.
     int next_signal();
@@ -51,6 +55,7 @@ class LaunchWatch {
     void show_progress(const Readiness& readiness);
 
     UniqueFd log_, changes_, signals_;
+    std::size_t left_out_;
     ReadyReader reader_;
     std::optional<Readiness> readiness_;
     std::string shown_;

@@ -1,5 +1,6 @@
 // `copper`: launches, stops and asks the daemons (daemon/). It talks to them only through the control
 // protocol.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,8 @@
 #include "tools/copper/lease.hpp"
 #include "tools/copper/misuse.hpp"
 #include "tools/copper/remote_shell.hpp"
+#include "tools/copper/view.hpp"
+#include "tools/copper/without_mirror.hpp"
 
 namespace {
 
@@ -31,6 +34,17 @@ int report(const CLI::App& app, const Failure& failure) {
     return failure.exit_code;
 }
 
+// Without one, the next file that is opened would take its place. Writing to standard output then fails, as
+// to a closed one; what goes to standard error is lost.
+void open_standard_streams() {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (::fcntl(stream, F_GETFD) == -1) {
+            ::open("/dev/null",
+                   stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);  // the lowest one that is free
+        }
+    }
+}
+
 // PATH may lead into the mirror (`copper env`). A program must not run out of what it is about to end.
 void leave_mirror(char** argv) {
     const auto program = own_program();
@@ -45,6 +59,7 @@ void leave_mirror(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    open_standard_streams();
     leave_mirror(argv);
     CLI::App app;
     Action action;
@@ -63,9 +78,15 @@ int main(int argc, char** argv) {
     if (argc > 1 && argv[1] == remote_shell_command) {
         return run_remote_shell({argv + 2, argv + argc});
     }
+    if (argc > 1 && argv[1] == places_command) {
+        return print_places();
+    }
+    if (argc == 3 && argv[1] == without_mirror_command) {
+        return run_without_mirror(argv[2]);
+    }
     check_values(app);
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    if (!words.empty() && (words.front() == "run" || words.front() == "check")) {
+    if (!words.empty() && (words.front() == "run" || words.front() == "check" || words.front() == "job")) {
         // CLI11 takes "[a,b]" for a list. A NUL at the end prevents that, and execvp(3) does not see it.
         for (auto& word : words) {
             word.append(word.starts_with('[') && word.ends_with(']') ? 1 : 0, '\0');

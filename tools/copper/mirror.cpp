@@ -108,6 +108,23 @@ std::optional<std::string> resolve_up_to(const Mirror& mirror, const std::string
     return place.string();
 }
 
+namespace {
+
+bool is_named(const InstanceRecord& record, const std::string& mount, std::uint32_t node) {
+    return record.mount == mount || record.mount == local_mount(mount, node);
+}
+
+}  // namespace
+
+bool is_without_mirror(const std::string& mount, std::uint32_t node) {
+    const auto named = mount_named(mount);
+    const auto found = named ? instances_of_job(*named) : std::vector<Found>();
+    return std::ranges::any_of(found, [&](const Found& each) {
+        const auto& record = each.record;
+        return record.without_mirror && check_job(record) && is_named(record, *named, node);
+    });
+}
+
 Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command) {
     const auto mount = mount_named(options.mount);
     if (!mount) {
@@ -115,10 +132,14 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options, const Need
     }
     const auto found = instances_of_job(*mount);
     for (const auto& [directory, record] : found) {
-        if (record.mount != *mount && record.mount != local_mount(*mount, options.node)) {
+        if (!is_named(record, *mount, options.node)) {
             continue;
         }
-        if (!is_running(record.pid, record.pid_started)) {
+        if (record.without_mirror) {
+            const auto checked = check_job(record);
+            return checked ? no_mirror_here(record.mount, command) : tl::make_unexpected(checked.error());
+        }
+        if (!is_running(record)) {
             return failed(record.mount + ": its daemon is gone (clear the mount with " +
                           stop_command(*mount) + ")");
         }
@@ -134,14 +155,16 @@ Result<InstanceRecord> running_instance(const MirrorOptions& options, const Need
     return no_daemon_here(*mount, command);
 }
 
-Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const Needy& command) {
+Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const Needy& command,
+                                             Paths paths) {
     auto instance = running_instance(options, command);
     if (!instance) {
         return tl::make_unexpected(instance.error());
     }
     tell_if_unknown(*instance);
-    auto trees = options.prefixes.empty() ? Result<std::vector<std::string>>(instance->trees)
-                                          : places_of(options.prefixes);
+    auto trees = paths == Paths::keep       ? Result<std::vector<std::string>>()
+                 : options.prefixes.empty() ? Result<std::vector<std::string>>(instance->trees)
+                                            : places_of(options.prefixes);
     if (!trees) {
         return tl::make_unexpected(trees.error());
     }

@@ -36,6 +36,9 @@ inline const Needy run_command{.name = "run", .arguments = "-- ...", .on_every_n
 // Elsewhere, the failure names `command`.
 Result<InstanceRecord> running_instance(const MirrorOptions& options, const Needy& command = run_command);
 
+// Whether the job goes on without a mirror on this node. `mount`, `node`: as in MirrorOptions.
+bool is_without_mirror(const std::string& mount, std::uint32_t node = 0);
+
 // What sends a program through the mirror, and the mirror itself. They come from the daemon's
 // record on this node and no other node is asked, because every rank of a job may ask for them.
 struct MirrorEnvironment {
@@ -43,8 +46,9 @@ struct MirrorEnvironment {
     Changes changes;
     bool leads_into_mirror = false;  // any of PATH, ... does
 };
-Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options,
-                                             const Needy& command = run_command);
+enum class Paths { change, keep };  // keep: for a program in the node's view
+Result<MirrorEnvironment> mirror_environment(const MirrorOptions& options, const Needy& command = run_command,
+                                             Paths paths = Paths::change);
 
 // Of this process.
 std::optional<std::string> read_variable(const std::string& name);

@@ -23,6 +23,7 @@
 #include "daemon/control/option_defaults.hpp"
 #include "daemon/control/private_directory.hpp"
 #include "daemon/control/version.hpp"
+#include "daemon/control/view.hpp"
 #include "tools/copper/cleanup.hpp"
 #include "tools/copper/instances.hpp"
 #include "tools/copper/launch_record.hpp"
@@ -77,7 +78,7 @@ std::map<std::string, Mirror> own_mirrors() {
             .process = runs ? launch.process.pid : 0, .is_launcher = runs, .batch_job = launch.batch_job};
     }
     for (const auto& directory : find_instances(::getuid())) {
-        if (const auto record = read_instance(directory)) {
+        if (const auto record = read_instance(directory); record && !record->without_mirror) {
             auto& mirror = mirror_at(record->mount);
             if (is_running(*record)) {
                 mirror.process = record->pid;
@@ -117,6 +118,12 @@ Finding check_fuse(bool allow_other) {
     const auto obstacle = obstacle_in_fuse(allow_other ? Audience::everyone : Audience::launching_user);
     return obstacle ? problem("fuse", obstacle->text, obstacle->advice)
                     : good("fuse", "/dev/fuse can be opened");
+}
+
+Finding check_view() {
+    const auto made = NewView::make("", {});
+    return made ? good("view", "'copper run' can show the mirror at the original paths")
+                : warning("view", made.error().why, "'copper run' changes PATH, PYTHONPATH, ... instead");
 }
 
 Finding check_limits() {

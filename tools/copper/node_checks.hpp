@@ -32,6 +32,8 @@ Finding check_room_for_files();
 Finding check_mount(const std::string& mount, const std::string& batch_job);
 // What else of this user is on this node: mirrors at other places, and what dead ones left.
 std::vector<Finding> check_others(const std::string& mount, const std::string& batch_job);
+// Whether `copper run` can show the mirror at the original paths.
+Finding check_view();
 Finding check_tree(const std::string& tree);
 
 }  // namespace copper::cli

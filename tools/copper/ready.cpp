@@ -18,6 +18,7 @@ Readiness readiness_from(const nlohmann::json& json) {
     readiness.ready = whole_number<std::uint32_t>(json.at("ready"));
     readiness.nodes = whole_number<std::uint32_t>(json.at("nodes"));
     readiness.done = json.value("done", false);
+    readiness.serves = json.value("serves", false);
     readiness.missing = json.value("missing", std::vector<std::string>());
     for (const auto& failed : json.value("failed", nlohmann::json::array())) {
         readiness.failed.push_back({.host = failed.value("host", std::string()),

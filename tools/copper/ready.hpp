@@ -26,9 +26,8 @@ struct Readiness {
     std::vector<Failed> failed;
     std::vector<std::string> missing;  // hosts that have not answered yet
     bool done = false;                 // this report is the last
+    bool serves = false;               // all nodes are ready, or as many as must be: the job begins
     bool operator==(const Readiness&) const = default;
-
-    bool everywhere() const { return done && ready == nodes; }
 };
 
 // A launcher may put a prefix in front of a line ("[1,0]<stdout>:"), or text behind it. Nothing if the line

@@ -220,6 +220,11 @@ std::string statistics_summary(const JobStatistics& job) {
                       " to your programs"},
         {"direct reads", std::to_string(direct) + (direct == 0 ? "" : " by nodes that could not wait")},
         {"cache", bytes("cache", "bytes") + " used of " + bytes("cache", "budget_bytes")}};
+    if (const auto absent = count("fuse", "bytecode_absent"); absent != 0) {
+        rows.push_back(
+            {"bytecode", "missing in " + std::to_string(absent) +
+                             " places, so each node compiles there; for good: python -m compileall DIR"});
+    }
     if (count("profile", "fetched") != 0) {
         const auto foretold = count("profile", "foretold");
         const auto used = foretold + count("profile", "unforeseen");

@@ -62,6 +62,17 @@ std::string silence(const json& sum) {
     return text.empty() ? text : text + "  " + counted(waiting, "request") + " of programs wait\n";
 }
 
+// Where `copper run` has no view.
+std::string views(const json& sum) {
+    std::string text;
+    const json told = sum.value("no_view", json::object());
+    for (const auto& [why, found] : told.items()) {
+        text += "  'copper run' changes paths on " + counted(found.value("nodes", 1U), "node") + ": " + why +
+                "\n";
+    }
+    return text;
+}
+
 // Of the filesystems that do not answer at once.
 std::string paces(const json& sum) {
     std::ostringstream text;
@@ -74,6 +85,17 @@ std::string paces(const json& sum) {
              << "\n";
     }
     return text.str();
+}
+
+// The nodes that had no daemon from the beginning (--allow-missing). Known where the job was launched.
+std::vector<json> left_out(const std::string& mount) {
+    std::vector<json> nodes;
+    if (const auto launch = read_launch(mount)) {
+        for (const auto& node : launch->left_out) {
+            nodes.push_back({{"host", node.host}, {"state", "missing"}, {"why", node.reason}});
+        }
+    }
+    return nodes;
 }
 
 std::string trees_of(const std::vector<json>& nodes) {
@@ -115,6 +137,8 @@ Result<void> print_summary(const std::string& mount) {
         return tl::make_unexpected(job.error());
     }
     const auto serving = job->sum.at("serving").get<std::size_t>();
+    const auto missing = left_out(mount);
+    const auto nodes = job->nodes + missing.size();
     auto troubled = job->lost;
     for (const auto& node : job->sum.at("conspicuous")) {
         if (!serves(node)) {
@@ -123,10 +147,11 @@ Result<void> print_summary(const std::string& mount) {
     }
     std::sort(troubled.begin(), troubled.end(),
               [](const json& a, const json& b) { return a.value("rank", 0U) < b.value("rank", 0U); });
-    std::cout << summary(serving, job->nodes) << "; mirror of " << trees_of({job->sum}) << " at " << mount
-              << "\n"
-              << problems(troubled, job->nodes - serving) << paces(job->sum) << silence(job->sum);
-    return verdict(serving, job->nodes);
+    troubled.insert(troubled.end(), missing.begin(), missing.end());
+    std::cout << summary(serving, nodes) << "; mirror of " << trees_of({job->sum}) << " at " << mount << "\n"
+              << problems(troubled, nodes - serving) << views(job->sum) << paces(job->sum)
+              << silence(job->sum);
+    return verdict(serving, nodes);
 }
 
 Result<void> print_nodes(const std::string& mount, bool as_json) {
@@ -135,7 +160,9 @@ Result<void> print_nodes(const std::string& mount, bool as_json) {
     if (!reply) {
         return tl::make_unexpected(reply.error());
     }
-    const auto nodes = per_node(*reply, launched_hosts(mount));
+    auto nodes = per_node(*reply, launched_hosts(mount));
+    const auto missing = left_out(mount);
+    nodes.insert(nodes.end(), missing.begin(), missing.end());
     const auto serving = static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), serves));
     if (as_json) {
         const json report{{"schema", 1},           {"job", reply->job},  {"mount", mount},
@@ -145,7 +172,7 @@ Result<void> print_nodes(const std::string& mount, bool as_json) {
         const json sum = sum_of(nodes, 0);
         std::cout << summary(serving, nodes.size()) << "; mirror of " << trees_of(nodes) << " at " << mount
                   << "\n"
-                  << node_table(nodes) << paces(sum) << silence(sum);
+                  << node_table(nodes) << views(sum) << paces(sum) << silence(sum);
     }
     return verdict(serving, nodes.size());
 }

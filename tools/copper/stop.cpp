@@ -3,16 +3,21 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iostream>
 #include <regex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "base/mount_table.hpp"
 #include "base/own_files.hpp"
 #include "base/shell_quote.hpp"
 #include "daemon/control/option_defaults.hpp"
@@ -72,7 +77,7 @@ void print_summary(const JobStatistics& job) {
               << "\n";
     if (files < job.sum["nodes"].get<std::uint64_t>()) {
         std::cout << "hardly any program used the mirror (files read: " << files
-                  << "). Activate the environment before 'copper env'\n";
+                  << "). Start programs with 'copper run', or activate the environment before 'copper env'\n";
     }
 }
 
@@ -178,7 +183,13 @@ std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::opt
     for (const auto& part : reply ? reply->parts : std::vector<ControlReply::Part>()) {
         heard.push_back(text_of(part.body, "host"));
     }
-    return hosts_without(launch.hosts, heard);
+    auto silent = hosts_without(launch.hosts, heard);
+    for (const auto& node : launch.left_out) {
+        if (node.answers) {
+            silent.push_back(node.host);
+        }
+    }
+    return hosts_without(silent, {host_name()});
 }
 
 // Returns the nodes that could not be cleaned. On the node of the launch, only the silent nodes need
@@ -293,17 +304,34 @@ std::optional<ControlReply> tell_to_stop(const std::string& mount, const std::ve
     return std::move(*reply);
 }
 
+// "0:38" of mountinfo is "00:26" in /proc/PID/maps (proc(5)).
+std::string as_in_maps(const std::string& device) {
+    unsigned major = 0, minor = 0;
+    std::array<char, 32> text{};
+    if (std::sscanf(device.c_str(), "%u:%u", &major, &minor) == 2) {
+        std::snprintf(text.data(), text.size(), "%02x:%02x", major, minor);
+    }
+    return text.data();
+}
+
 // Those that have a file of these mirrors in their memory, as "python3 (17)". A page that they have not read
 // yet will be gone (SIGBUS).
 std::vector<std::string> programs_within(const std::vector<Found>& found) {
+    // (In a view, their paths are the original ones.)
+    std::set<std::string> devices;
+    for (const auto& mount : read_mounts()) {
+        if (std::ranges::any_of(found, [&](const Found& one) { return one.record.mount == mount.point; })) {
+            devices.insert(as_in_maps(mount.device));
+        }
+    }
     std::vector<std::string> programs;
     std::error_code error;
     for (const auto& process : fs::directory_iterator("/proc", error)) {
         std::ifstream maps(process.path() / "maps");  // of other users and tasks: unreadable, empty
         for (std::string line; std::getline(maps, line);) {
-            const auto path = line.substr(std::min(line.find('/'), line.size()));
-            if (std::ranges::any_of(
-                    found, [&](const Found& one) { return path.starts_with(one.record.mount + "/"); })) {
+            std::string addresses, access, offset, device;
+            std::istringstream(line) >> addresses >> access >> offset >> device;
+            if (devices.contains(device)) {
                 std::string name;
                 std::getline(std::ifstream(process.path() / "comm"), name);
                 programs.push_back(name + " (" + process.path().filename().string() + ")");

@@ -4,6 +4,9 @@ It lets Python read modules without isatty(). Before Python 3.14, open() calls i
 imported modules. isatty() is an ioctl, which Linux always passes on to the FUSE daemon: the only request that remains
 when a package is imported again through Copper.
 
+Modules without bytecode are compiled once a node: what Python would write beside them goes to the node's scratch. (In a
+tree nothing can be written, and elsewhere not by all nodes at once.)
+
 It also leads an interpreter into the mirror that would read the original of a mirrored tree. PATH and PYTHONPATH cannot
 do that for console scripts (their first line names the interpreter), virtual environments (pyvenv.cfg names the
 standard library), *.pth files, and environments that are activated after `copper env`.
@@ -24,6 +27,35 @@ def _read_modules_plainly():
             return file.read()
 
     importer.FileLoader.get_data = get_data
+
+
+def _keep_bytecode(scratch):
+    import _frozen_importlib_external as importer
+
+    read, keep = importer.FileLoader.get_data, importer.SourceFileLoader._cache_bytecode
+
+    # Files by their whole paths, as long as there is a mirror. (Others than Python ask for any path.)
+    def is_kept(path):
+        return isinstance(path, str) and path.startswith("/") and path.endswith(".pyc") and os.path.isdir(HERE)
+
+    has_some = os.path.isdir(scratch)
+
+    def get_data(self, path):
+        if has_some and is_kept(path):
+            try:
+                return read(self, scratch + path)
+            except OSError:
+                pass
+        return read(self, path)
+
+    def cache_bytecode(self, source_path, bytecode_path, data):
+        if is_kept(bytecode_path) and not getattr(sys, "pycache_prefix", None):
+            bytecode_path = scratch + bytecode_path
+        return keep(self, source_path, bytecode_path, data)
+
+    importer.FileLoader.get_data = get_data
+    importer.SourceFileLoader._cache_bytecode = cache_bytecode
+    sys.dont_write_bytecode = False  # `copper env` sets it, for Pythons that do not run this module
 
 
 def _use_the_mirror(mount, trees):
@@ -77,6 +109,8 @@ def _run_the_next_one():
 
 if sys.version_info < (3, 14):
     _read_modules_plainly()
+if "COPPER_BYTECODE" in os.environ:
+    _keep_bytecode(os.environ["COPPER_BYTECODE"])
 # `copper run` adds the standard library to PYTHONPATH for one interpreter only.
 if "COPPER_PYTHONPATH" in os.environ:
     os.environ["PYTHONPATH"] = os.environ.pop("COPPER_PYTHONPATH")

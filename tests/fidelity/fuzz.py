@@ -1,0 +1,199 @@
+#!/usr/bin/python3
+"""Makes the same system calls on a mirror and on a read-only bind mount of the original, and prints where they differ.
+
+    tests/fidelity/fuzz.py [--seeds N] [--first S] [--calls N] [--user root|nobody] [--verbose]
+
+Each seed is a tree and a list of calls (calls.py). The tree is mirrored on two nodes; each call is made on the original's bind mount
+and on both mirrors, by one process, in a mount namespace where everything else is read-only. Needs root. The exit code is 1 if any
+call gave something else than on the original, except what KNOWN lists, which docs/use/trees.md tells users.
+"""
+
+import argparse
+import collections
+import ctypes
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+
+from calls import NOBODY, Side, libc, make_call, make_tree, perform
+from copper import Copper, as_nobody, device_for_everybody, handle_termination
+
+MOUNT_SETATTR = 442  # of syscall(2), on all machines
+NODES = 2
+TREES_OF_A_LAUNCH = 50
+
+def dice_of(seed, what):
+    return random.Random(f"{seed} {what}")
+
+
+# What users are told of (docs/use/trees.md): a call, what the original gives, and what the mirror gives.
+KNOWN = {
+    # Each name of a file is locked for itself; and the reader may have the original open.
+    ("lock", "EAGAIN", "ok"), ("lease", "EAGAIN", "ok"),
+    # What only the original's filesystem answers: the map of its blocks, its flags.
+    ("ioctl", "ok", "ENOTTY"), ("ioctl", "ok", "ENOTSUP"), ("ioctl", "EINVAL", "ENOTSUP"),
+}
+# The mirror's filesystem is read-only, not just its mount. So the kernel says EROFS to these before it looks at rights.
+CHANGES = {"access", "faccessat2", "connect", "truncate", "unlink", "rmdir", "mkdir", "mknod", "rename", "link", "symlink", "chmod", "lchown",
+           "utimens", "setxattr", "removexattr"}
+
+
+def is_known(name, arguments, expected, found):
+    if name == "getxattr" and "security.selinux" in arguments:
+        return True
+    if found == "EROFS":
+        for_writing = name == "open" and arguments[2] & (os.O_ACCMODE | os.O_TRUNC | os.O_CREAT)
+        return (name in CHANGES and expected in ("EACCES", "EPERM", "ECONNREFUSED") or
+                for_writing and (expected in ("EACCES", "EPERM") or arguments[2] & os.O_ACCMODE == os.O_ACCMODE))
+    return (name, expected, found) in KNOWN
+
+
+def gist(result):
+    return result[1] if result[0] == "error" else result[0]
+
+
+def shut_in(original, reference, user):
+    """Mounts `reference`, and makes everything read-only for this process, which becomes `user`."""
+    for words in (["--bind", original, reference], ["-o", "remount,bind,ro,nosuid,nodev", reference]):
+        subprocess.run(["mount", *words], check=True)
+    # struct mount_attr: what to set is MOUNT_ATTR_RDONLY. -1: the current directory does not count. 0x8000: AT_RECURSIVE.
+    setting = struct.pack("QQQQ", 1, 0, 0, 0)
+    if libc.syscall(MOUNT_SETATTR, -1, b"/", 0x8000, setting, len(setting)) != 0:
+        raise OSError(ctypes.get_errno(), "mount_setattr")
+    if user == "nobody":
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def compare(options, original, roots):
+    """As the user who makes the calls. Prints each difference; returns their number."""
+    differences, good = collections.Counter(), 0
+    for seed in range(options.first, options.first + options.seeds):
+        place = os.path.join(b"%d" % seed)
+        paths = [path.encode("latin-1") for path in pathlib.Path(options.paths, str(seed)).read_text(encoding="latin-1").split("\0")]
+        dice = dice_of(seed, "calls")
+        sides = [Side(os.path.join(os.fsencode(root), place)) for root in (original, *roots)]
+        for number in range(options.calls):
+            name, arguments = make_call(dice, paths)
+            if options.verbose:
+                print(f"{seed} {number}: {name}{tuple(arguments)!r:.200}", file=sys.stderr)
+            expected, *answers = [perform(side, name, arguments) for side in sides]
+            good += expected[0] == answers[0][0] == "ok"
+            if name.startswith("open") and any(found != expected for found in answers):
+                for side in sides:
+                    side.close_one(arguments[0])
+            if name == "lseek" and any(found != expected for found in answers):
+                for side in sides:
+                    perform(side, name, (arguments[0], 0, os.SEEK_SET))  # what follows depends on it
+            for node, found in enumerate(answers):
+                if found != expected and not is_known(name, arguments, gist(expected), gist(found)):
+                    differences[name, gist(expected), gist(found)] += 1
+                    if options.verbose:
+                        print(f"seed {seed}, call {number}, node {node}: {name}{tuple(arguments)!r:.300}\n"
+                              f"    {expected!r:.300}\n    {found!r:.300}")
+        for side in sides:
+            side.close()
+            os.close(side.root)
+    for (name, expected, found), count in sorted(differences.items()):
+        print(f"{name}: {expected} on the original, {found} on the mirror: {count} times")
+    print(f"{good} of {options.seeds * options.calls} calls succeeded", flush=True)
+    return sum(differences.values()) + (good < options.seeds * options.calls / 10)
+
+
+def fuzz(options, user):
+    """With one mirror. Returns how many calls differed."""
+    prefix, keeper = [], None
+    directory = tempfile.mkdtemp(prefix="copper-test-", dir="/tmp")
+    software = tempfile.mkdtemp(prefix="copper-test-", dir=options.place)
+    paths = f"{directory}/paths"
+    original, reference = f"{software}/original", f"{directory}/reference"
+    try:
+        for each in (paths, original, reference, f"{directory}/job"):
+            os.mkdir(each)
+        for seed in range(options.first, options.first + options.seeds):
+            root = os.fsencode(f"{original}/{seed}")
+            os.mkdir(root)
+            found = make_tree(dice_of(seed, "tree"), root) or [b"."]
+            pathlib.Path(paths, str(seed)).write_text("\0".join(path.decode("latin-1") for path in found), encoding="latin-1")
+        for each in (directory, software):
+            os.chmod(each, 0o755)
+        os.sync()  # some filesystems allocate blocks late
+        with device_for_everybody() as keeper:
+            prefix = ["nsenter", "-t", str(keeper), "-m", "--"]
+            if user == "nobody":
+                os.chown(f"{directory}/job", NOBODY, NOBODY)
+                prefix += as_nobody()
+            with Copper(nodes=NODES, trees=[original], options=["--no-rewrite-symlinks"], prefix=prefix,
+                        directory=f"{directory}/job", mounted_for=keeper) as job:
+                words = [sys.executable, __file__, "--user", user, "--first", options.first, "--seeds", options.seeds, "--calls", options.calls,
+                         "--paths", paths, *(["--verbose"] if options.verbose else []),
+                         "--compare", original, reference, *(job.mirrored(node, original) for node in range(NODES))]
+                alone = ["nsenter", "-t", str(keeper), "-m", "--", "unshare", "--mount", "--propagation", "private", "--"]
+                code = subprocess.run([*alone, *map(str, words)], check=False).returncode
+                if code not in (0, 1):
+                    print(f"ended by {code}")
+                return code
+    finally:
+        for each in (directory, software):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def why_not():
+    """The reason why this cannot be run here, or None."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if libc.syscall(MOUNT_SETATTR, -1, b"/", 0, struct.pack("QQQQ", 0, 0, 0, 0), 32) != 0:
+        return "needs mount_setattr(2), of Linux 5.12"
+    return None
+
+
+def place_for_trees():
+    """A directory of a filesystem whose files have the same blocks after they were read, unlike tmpfs; or None."""
+    for place in ("/tmp", "/var/tmp", os.fspath(HERE)):
+        kind = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True, check=True).stdout.strip()
+        if kind in ("ext2/ext3", "xfs"):
+            return place
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--user", choices=("root", "nobody"))
+    parser.add_argument("--verbose", action="store_true", help="each call that differs")
+    parser.add_argument("--compare", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--paths", help=argparse.SUPPRESS)
+    parser.add_argument("--place", default=place_for_trees(), help="where to make the trees (default: an ext4 or XFS)")
+    options = parser.parse_args()
+    if options.compare:
+        original, reference, *roots = options.compare
+        shut_in(original, reference, options.user)
+        return 1 if compare(options, reference, roots) else 0
+    if reason := why_not() or (None if options.place else "neither /tmp nor /var/tmp is an ext4 or XFS"):
+        print(reason)
+        return 77
+    handle_termination()
+    failed = 0
+    last = options.first + options.seeds
+    for user in [options.user] if options.user else ["root", "nobody"]:
+        for first in range(options.first, last, TREES_OF_A_LAUNCH):
+            seeds = min(TREES_OF_A_LAUNCH, last - first)
+            print(f"{user}, seeds {first} to {first + seeds - 1}", flush=True)
+            failed |= 0 != fuzz(argparse.Namespace(**{**vars(options), "first": first, "seeds": seeds}), user)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
