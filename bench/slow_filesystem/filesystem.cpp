@@ -471,7 +471,10 @@ ssize_t read_request(int device, void* buffer, std::size_t bytes_max, void*) {
 }
 
 struct SessionEnd {
-    void operator()(fuse_session* session) const { fuse_session_destroy(session); }
+    void operator()(fuse_session* session) const {
+        fuse_remove_signal_handlers(session);
+        fuse_session_destroy(session);
+    }
 };
 using Session = std::unique_ptr<fuse_session, SessionEnd>;
 
@@ -484,6 +487,11 @@ Session new_session(SlowFilesystem& filesystem) {
         session = fuse_session_new(&arguments, &table, sizeof table, &filesystem);
     }
     fuse_opt_free_args(&arguments);
+    // Before the mount: a signal that comes as soon as it is there must end it, too.
+    if (session != nullptr && fuse_set_signal_handlers(session) != 0) {
+        fuse_session_destroy(session);
+        session = nullptr;
+    }
     return Session(session);
 }
 
@@ -495,12 +503,7 @@ struct LoopOptionsEnd {
 int serve(fuse_session* session) {
     const std::unique_ptr<fuse_loop_config, LoopOptionsEnd> options(fuse_loop_cfg_create());
     fuse_loop_cfg_set_max_threads(options.get(), threads_max);
-    if (fuse_set_signal_handlers(session) != 0) {
-        return -1;
-    }
-    const int result = fuse_session_loop_mt(session, options.get());
-    fuse_remove_signal_handlers(session);
-    return std::min(result, 0);
+    return std::min(fuse_session_loop_mt(session, options.get()), 0);
 }
 
 }  // namespace

@@ -66,7 +66,9 @@ class SlowFilesystem:
 
     def renew(self, point):
         """A client that knows nothing yet, in the place of another one, which nobody uses."""
-        self.end_client(self.clients[int(os.path.basename(point))])
+        left = self.end_client(self.clients[int(os.path.basename(point))])
+        if left:
+            raise CopperError(left)
         self.start_client(point)
 
     def start_client(self, point, *options):
