@@ -13,7 +13,7 @@ limits the speed of each host (units of tc(8)).
 
     Hosts(2, ssh=True)
 
-runs an SSH server on each host, which lets in the user of the tests. Otherwise a script stands in for ssh.
+runs an SSH server on each host, which lets in root and nobody. Otherwise a script stands in for ssh.
 
     Hosts(2, over=unpack)
 
@@ -29,7 +29,7 @@ import signal
 import subprocess
 import tempfile
 
-from copper import CopperError, copper_program, daemon_program, is_built_with_mpich, state_of, wait_until
+from copper import NOBODY, CopperError, copper_program, daemon_program, is_built_with_mpich, state_of, wait_until
 
 NETWORK = "10.77.0"
 COMMAND_SECONDS_MAX = 180
@@ -71,14 +71,18 @@ find /tmp /run -xdev -mindepth 1 ! -name 'cred_state*' \\
 ss -Hltunp | awk '{print "port", $1, $5, $7}'"""
 
 
-# How the tests' user finds the other hosts' servers.
+# How the tests' users find the other hosts' servers: root, whose home is the shared directory, and nobody.
 SSH_FILES = """set -e
 mkdir -m 700 {directory}/.ssh
 cd {directory}/.ssh
 ssh-keygen -q -t ed25519 -N '' -f id_ed25519
 cp id_ed25519.pub authorized_keys
 dropbearkey -t ed25519 -f host_key | awk '/^ssh-/ {{print "{names} " $1, $2}}' >known_hosts
-sed 's,^root:.*,root:x:0:0:root:{directory}:/bin/sh,' /etc/passwd >{directory}/passwd
+mkdir {directory}/nobody
+cp -r . {directory}/nobody/.ssh
+chown -R {nobody}:{nobody} {directory}/nobody
+sed -e 's,^root:.*,root:x:0:0:root:{directory}:/bin/sh,' -e 's,^nobody:.*,nobody:x:{nobody}:{nobody}:nobody:{directory}/nobody:/bin/sh,' \\
+    /etc/passwd >{directory}/passwd
 """
 SSH_SERVER = "mount --bind {directory}/passwd /etc/passwd; dropbear -s -r {directory}/.ssh/host_key"
 
@@ -151,7 +155,7 @@ class Hosts:
         for number, name in enumerate(self.names):
             self.add_host(number, name)
         if self.ssh:
-            files = SSH_FILES.format(directory=self.directory, names=",".join(self.names))
+            files = SSH_FILES.format(directory=self.directory, names=",".join(self.names), nobody=NOBODY)
             subprocess.run(["sh", "-c", files], check=True, stderr=subprocess.DEVNULL)
             for name in self.names:
                 self.check(name, "sh", "-ec", SSH_SERVER.format(directory=self.directory))

@@ -6,7 +6,7 @@
         job = pbs.submit("copper launch ...", "-l", "select=4", "-l", "place=scatter")
 
 It is the one in /opt/pbs, or is unpacked from ARCHIVE for the hosts alone. Each host has its own PBS_HOME, /var/tmp and
-changes of /etc, in memory; all processes end with the hosts.
+changes of /etc, in memory; all processes end with the hosts. Root and nobody may submit jobs.
 """
 
 import os
@@ -24,7 +24,8 @@ PROGRAMS = pathlib.Path("/opt/pbs")
 ARCHIVE = REPOSITORY.parent / "shared/schedulers/openpbs-debian12-amd64.tar.xz"
 CPUS = 8  # of each host, as PBS counts
 
-# The directory that the hosts share is in /var/tmp. /etc/hosts and /etc/passwd are those of hosts.py.
+# The directory that the hosts share is in /var/tmp. /etc/hosts and /etc/passwd are those of hosts.py. /dev/fuse has its usual mode,
+# unlike on some machines.
 PRIVATE = """mount --bind {directory} /mnt
 mount -t tmpfs -o mode=1777 tmpfs /var/tmp
 mkdir {directory}
@@ -48,6 +49,8 @@ PBS_START_SCHED=$1
 PBS_START_COMM=$1
 PBS_START_MOM=1
 END
+mknod -m 666 /var/spool/fuse c 10 229
+mount --bind /var/spool/fuse /dev/fuse
 mkdir /run/postgresql
 chown postgres /run/postgresql
 version=$(/opt/pbs/libexec/pbs_postinstall --version)
@@ -61,7 +64,17 @@ printf '$clienthost {first}\\n$usecp *:/ /\\n' >/var/spool/pbs/mom_priv/config
 /opt/pbs/libexec/pbs_init.d start
 """
 
-SETTINGS = ["set server acl_roots = root@*", "set server flatuid = true", "set server job_history_enable = true"]
+# kill_delay: how long the MoM waits between SIGTERM and SIGKILL. The default of 10 s may be too short for `copper stop` on a busy
+# machine.
+SETTINGS = ["set queue workq kill_delay = 90", "set server acl_roots = root@*", "set server flatuid = true",
+            "set server job_history_enable = true"]
+
+# Without the requests that PBS gets, and without its copies of hooks.
+LOGS = """cd /var/spool/pbs
+for log in $(ls server_logs/* mom_logs/* 2>/dev/null); do
+    echo "--- $0: $log"
+    grep -v ';Req;;\\|;copy hook-related' "$log" | tail -c 3000
+done"""
 
 
 def why_no_openpbs():
@@ -87,10 +100,12 @@ class OpenPbs:
 
     def start(self):
         os.mkdir(self.directory)
+        os.chmod(self.directory, 0o1777)  # of all users' output
         variables = [f"{name}={value}\n" for name, value in self.of_jobs.items() if value]
         pathlib.Path(self.directory, "environment").write_text("".join(variables), encoding="utf-8")
         # The profile of the system may set PATH for login shells, such as that of a job.
-        self.hosts.write(".profile", f"export PATH={self.of_jobs['PATH']}\n")
+        for home in ("", "nobody/"):
+            self.hosts.write(f"{home}.profile", f"export PATH={self.of_jobs['PATH']}\n")
         if PROGRAMS.exists():
             shutil.copytree(PROGRAMS, self.hosts.directory + str(PROGRAMS), symlinks=True)
         else:
@@ -112,10 +127,10 @@ class OpenPbs:
         time.sleep(LOOK_SECONDS)
         return self.check("pbsnodes", "-a").count("state = free\n") == len(self.hosts.names)
 
-    def submit(self, script, *options):
-        """Starts a job and returns its id. output() returns what the job prints."""
+    def submit(self, script, *options, by=()):
+        """Starts a job and returns its id. output() returns what the job prints. `by`: words in front of qsub."""
         pathlib.Path(self.directory, "job.sh").write_text(script, encoding="utf-8")
-        return self.check("qsub", "-j", "oe", "-o", self.directory, *options, f"{self.directory}/job.sh").strip()
+        return self.check(*by, "qsub", "-j", "oe", "-o", self.directory, *options, f"{self.directory}/job.sh").strip()
 
     def output(self, job):
         path = pathlib.Path(f"{self.directory}/{job}.OU")
@@ -125,6 +140,10 @@ class OpenPbs:
         """Whether the job waits, runs or is being ended."""
         time.sleep(LOOK_SECONDS)
         return self.hosts.run(self.hosts.names[0], "qstat", job, **self.environment).returncode == 0
+
+    def logs(self):
+        """Of the server and of each MoM."""
+        return "".join(self.hosts.run(host, "sh", "-c", LOGS, host).stdout for host in self.hosts.names)
 
     def check(self, *words):
         return self.hosts.check(self.hosts.names[0], *words, **self.environment)
