@@ -135,6 +135,7 @@ flux run -N 4 -n 4 sh -c 'exec 3<{mount}{tree}/numpy/__init__.py && touch {direc
 JOB_SECONDS_MAX = 90
 # A successor looks every 15 s whether its mirror is used, and ends at the second look.
 UNUSED_SECONDS_MAX = 60
+UPDATE_SECONDS_MAX = 10  # of flux-update(1)
 
 
 class Flux(ClusterTestCase):
@@ -179,6 +180,13 @@ class Flux(ClusterTestCase):
         except CopperError as error:
             self.fail(f"{error}\n{self.flux.output(job)}\n{self.flux.logs()}")
 
+    def use_until_the_time_is_over(self):
+        """However long the launch takes."""
+        job = self.start_to_use("-t", "10m")
+        seconds = float(self.flux.check("flux", "jobs", "-n", "-o", "{runtime}", job)) + UPDATE_SECONDS_MAX
+        self.flux.check("flux", "update", job, f"duration={seconds}s")
+        self.assertEqual("TIMEOUT", self.flux.wait_for(job, JOB_SECONDS_MAX), self.flux.output(job))
+
     def daemons(self):
         return self.hosts.processes("copperd", "copperd-superv")
 
@@ -213,7 +221,7 @@ class Flux(ClusterTestCase):
     def test_launch_in_a_run(self):
         """Flux cannot start programs on the nodes of a run."""
         job = self.flux.submit(f"flux run -N 2 -n 2 copper launch --tree {self.tree}", "-N4")
-        self.assertEqual("FAILED", self.flux.wait_for(job))
+        self.assertEqual("FAILED", self.flux.wait_for(job), self.flux.output(job))
         self.assertIn("copper: a program that 'flux run' started cannot start others", self.flux.output(job))
         self.assertNotIn("out of range", self.flux.output(job))
 
@@ -252,12 +260,11 @@ class Flux(ClusterTestCase):
     def test_job_that_is_cancelled(self):
         job = self.start_to_use()
         self.flux.check("flux", "cancel", job)
-        self.assertEqual("CANCELED", self.flux.wait_for(job))
+        self.assertEqual("CANCELED", self.flux.wait_for(job), self.flux.output(job))
         self.wait_for_end_of_mirrors()
 
     def test_job_whose_time_is_over(self):
-        job = self.start_to_use("-t", "15s")
-        self.assertEqual("TIMEOUT", self.flux.wait_for(job))
+        self.use_until_the_time_is_over()
         self.wait_for_end_of_mirrors()
 
     def test_epilog_after_a_job_that_is_cancelled(self):
@@ -269,15 +276,14 @@ class Flux(ClusterTestCase):
 
     def test_epilog_after_a_job_whose_time_is_over(self):
         self.flux.link_scripts()
-        job = self.start_to_use("-t", "15s")
-        self.assertEqual("TIMEOUT", self.flux.wait_for(job))
+        self.use_until_the_time_is_over()
         self.assertEqual({}, self.daemons())
 
     def test_epilog_spares_other_jobs(self):
         self.flux.link_scripts()
         job = self.start_to_use("-n4", "--cores-per-slot=8")
         other = self.flux.submit("true", "-N4", "-n4")
-        self.assertEqual("COMPLETED", self.flux.wait_for(other))
+        self.assertEqual("COMPLETED", self.flux.wait_for(other), self.flux.output(other) + self.flux.logs())
         self.assertEqual(4, json.loads(self.proxy(job, "copper", "stats", "--json"))["alive"])
         self.proxy(job, "copper", "stop")
         self.flux.end_jobs()
