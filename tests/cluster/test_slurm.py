@@ -124,6 +124,18 @@ class SlurmTestCase(ClusterTestCase):
         cls.slurm.start()
         print(f"proctrack/{cls.slurm.proctrack}", flush=True)
 
+    def wait_for(self, condition, what, said):
+        """`said`: a function that returns what the job has said so far."""
+        try:
+            wait_until(condition, JOB_SECONDS_MAX, what)
+        except CopperError as error:
+            self.fail(f"{error}\n{said()}\n{self.slurm.logs()}")
+
+    def end_of(self, job):
+        """Returns what the job says until it ends."""
+        self.wait_for(lambda: not self.slurm.is_there(job), "the end of the job", lambda: self.slurm.output(job))
+        return self.slurm.output(job)
+
 
 class Slurm(SlurmTestCase):
     def setUp(self):
@@ -151,10 +163,7 @@ class Slurm(SlurmTestCase):
 
         def is_over():
             return names <= set(os.listdir(self.slurm.directory)) or not self.slurm.is_there(job)
-        try:
-            wait_until(is_over, JOB_SECONDS_MAX, str(names))
-        except CopperError as error:
-            self.fail(f"{error}\n{self.slurm.output(job)}\n{self.slurm.logs()}")
+        self.wait_for(is_over, str(names), lambda: self.slurm.output(job))
         if not names <= set(os.listdir(self.slurm.directory)):
             self.fail(f"the job ended\n{self.slurm.output(job)}")
 
@@ -202,8 +211,7 @@ touch stopped
             with self.subTest(page):
                 script = "\n".join(line for line in script_of(page).splitlines() if not line.startswith("#"))
                 job = self.slurm.submit(f"cd {directory}\nset -e\n{in_place(script, directory)}", 4)
-                wait_until(lambda: not self.slurm.is_there(job), JOB_SECONDS_MAX, "the end of the job")
-                said = self.slurm.output(job)
+                said = self.end_of(job)
                 self.assertEqual(8, said.count("trained\n"), said)
                 self.assertIn("4 of 4 serve", said)
                 self.assertNotIn("hardly any program used the mirror", said)
@@ -327,10 +335,9 @@ touch stopped
         self.hosts.check("cn2", "mount", "--bind", f"{self.hosts.directory}/unlucky", program)
         try:
             job = self.slurm.submit(f"SECONDS=0; copper launch --tree {self.tree}; echo code $? after $SECONDS s", 4)
-            wait_until(lambda: not self.slurm.is_there(job), JOB_SECONDS_MAX, "the end of the job")
+            said = self.end_of(job)
         finally:
             self.hosts.check("cn2", "umount", program)
-        said = self.slurm.output(job)
         self.assertIn("copper: cn2: copperd ended there before all nodes served", said)
         self.assertRegex(said, r"\| srun: error: cn2: task 2: Killed")
         self.assertNotIn("cn1: copperd", said)
@@ -396,8 +403,10 @@ class Plugin(SlurmTestCase):
         text = PLUGIN.format(directory=self.slurm.directory, results=self.results, mount=f"/tmp/{user}/copper",
                              trees=" ".join(trees or [self.tree]), before=before)
         job = self.slurm.submit(text, 4, f"--output={self.results}/output", *options, by=by, USER=user, **variables)
-        wait_until(lambda: os.path.exists(f"{self.results}/stopped") or not self.slurm.is_there(job), JOB_SECONDS_MAX, "the job")
-        return pathlib.Path(self.results, "output").read_text(encoding="utf-8")
+        output = pathlib.Path(self.results, "output")
+        self.wait_for(lambda: os.path.exists(f"{self.results}/stopped") or not self.slurm.is_there(job), "the job",
+                      lambda: output.read_text(encoding="utf-8") if output.exists() else "")
+        return output.read_text(encoding="utf-8")
 
     def seen(self, output):
         return sorted(line for line in output.splitlines() if line.startswith("seen "))
