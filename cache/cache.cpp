@@ -35,10 +35,11 @@ bool Cache::is_current(const Slot& slot) const {
     return slot.kept != nullptr && (!slot.kept->expires || options_.clock() < *slot.kept->expires);
 }
 
-void Cache::get(const ObjectKey& key, Waiter waiter, FetchFor why) {
+void Cache::get(const ObjectKey& any_generation, Waiter waiter, FetchFor why) {
     if (why == FetchFor::demand && options_.on_demand) {
-        options_.on_demand(key);
+        options_.on_demand(any_generation);
     }
+    const ObjectKey key = current(any_generation);
     ObjectPtr hit;
     KeptPtr expired;
     bool first = false;
@@ -102,7 +103,7 @@ ObjectPtr Cache::find(const ObjectKey& key) {
 }
 
 ObjectPtr Cache::use(const ObjectKey& key) {
-    auto object = find(key);
+    auto object = find(current(key));
     if (object == nullptr || object->lifetime) {
         return nullptr;
     }
@@ -112,7 +113,8 @@ ObjectPtr Cache::use(const ObjectKey& key) {
     return object;
 }
 
-Foresight Cache::foresight(const ObjectKey& key) {
+Foresight Cache::foresight(const ObjectKey& any_generation) {
+    const ObjectKey key = current(any_generation);
     auto shard = shard_of(key).lock();
     const auto slot = shard->find(key);
     const bool is_foreseen =

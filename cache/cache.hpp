@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/guarded.hpp"
 #include "cache/eviction.hpp"
+#include "cache/generations.hpp"
 #include "cache/object.hpp"
 
 namespace copper {
@@ -31,6 +32,10 @@ enum class Foresight : std::uint8_t {
 
 // Thread-safe. Calls waiters and the fetch function without holding a lock. A hit calls its waiter in the
 // caller's thread, a miss in the thread that delivers.
+//
+// Programs ask for an object as it is now: get(), use() and foresight() take its key without a generation. To
+// nodes, an object before a refresh and the one after it are two: find(), deliver() and replace() take the
+// key that current() makes, or that came with a message.
 class Cache {
   public:
     using Waiter = std::function<void(const ObjectPtr&)>;
@@ -55,6 +60,15 @@ class Cache {
     // Calls `fetch` once for each missing object, however many callers ask, with the reason of the first one;
     // and once more if demand joins what is fetched as a guess. deliver() ends the fetch.
     Cache(Options options, Fetch fetch);
+
+    // Programs of this node see what lies at `path` and below anew. False: this refresh has been here before.
+    bool refresh(const std::string& path, std::uint64_t id) { return generations_.add(path, id); }
+
+    // The key of this object as it is now.
+    ObjectKey current(ObjectKey key) const {
+        key.generation = generations_.of(key);
+        return key;
+    }
 
     // Calls `waiter` with the object, once.
     void get(const ObjectKey& key, Waiter waiter, FetchFor why = FetchFor::demand);
@@ -103,6 +117,7 @@ class Cache {
     const Fetch fetch_;
     std::array<Guarded<Shard>, shard_count> shards_;
     Eviction eviction_;
+    Generations generations_;
     std::atomic<std::uint64_t> hits_ = 0, misses_ = 0, waiting_ = 0;
     std::atomic<std::uint64_t> extents_in_flight_ = 0;
 };

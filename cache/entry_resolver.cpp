@@ -58,7 +58,7 @@ void EntryResolver::resolve_present(const std::string& directory, const std::str
     const ObjectKey batch = batch_key(ObjectKind::batch, directory, place);
     const bool is_worth_batch =
         evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
-    if (is_worth_batch || cache_.find(batch) != nullptr) {
+    if (is_worth_batch || cache_.find(cache_.current(batch)) != nullptr) {
         cache_.get(batch, [this, directory, name, waiter](const ObjectPtr& object) {
             if (const auto entry = object->entry(name)) {
                 waiter(resolution_of(*entry, *object));

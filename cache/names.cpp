@@ -47,19 +47,21 @@ void get_piece(Cache& cache, const std::string& path, const ObjectPtr& directory
         waiter({.holder = directory, .names = &wanted.names});
         return;
     }
-    cache.get({.kind = ObjectKind::names, .path = path, .index = piece, .version = wanted.version},
-              [&cache, path, directory, piece, waiter = std::move(waiter)](const ObjectPtr& object) {
-                  if (const Listing* names = object->listing()) {
-                      const bool is_right = directory->directory()->fits(piece, *names);
-                      waiter(is_right ? Piece{object, names} : Piece{make_error(std::errc::io_error)});
-                  } else if (object->error()) {
-                      waiter({.holder = object});
-                  } else {
-                      const ObjectPtr now = make_directory(*object->directory());
-                      cache.deliver({.kind = ObjectKind::directory, .path = path}, now);
-                      waiter({.holder = now});
-                  }
-              });
+    const ObjectKey key =
+        cache.current({.kind = ObjectKind::names, .path = path, .index = piece, .version = wanted.version});
+    cache.get(key, [&cache, key, directory, piece, waiter = std::move(waiter)](const ObjectPtr& object) {
+        if (const Listing* names = object->listing()) {
+            const bool is_right = directory->directory()->fits(piece, *names);
+            waiter(is_right ? Piece{object, names} : Piece{make_error(std::errc::io_error)});
+        } else if (object->error()) {
+            waiter({.holder = object});
+        } else {
+            const ObjectPtr now = make_directory(*object->directory());
+            cache.deliver({.kind = ObjectKind::directory, .path = key.path, .generation = key.generation},
+                          now);
+            waiter({.holder = now});
+        }
+    });
 }
 
 ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present& place) {

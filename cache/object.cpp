@@ -229,12 +229,13 @@ std::string to_string(const ObjectKey& key) {
                                             "xattrs",    "names",    "xattr batch", "acl",
                                             "acl batch", "data map", "space",       "own extent"};
     return std::string(names[static_cast<std::size_t>(key.kind)]) + ' ' + key.path + '#' +
-           std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "");
+           std::to_string(key.index) + (key.version != 0 ? '@' + std::to_string(key.version) : "") +
+           (key.generation != 0 ? " of generation " + std::to_string(key.generation) : "");
 }
 
 std::uint64_t hash_of(const ObjectKey& key) {
     const std::uint64_t seed = (std::uint64_t{key.index} << 8U) | static_cast<std::uint64_t>(key.kind);
-    return XXH3_64bits_withSeed(key.path.data(), key.path.size(), seed ^ key.version);
+    return XXH3_64bits_withSeed(key.path.data(), key.path.size(), seed ^ key.version ^ key.generation);
 }
 
 }  // namespace copper

@@ -321,6 +321,7 @@ struct ObjectKey {
     // batches: Directory::version. Where the directory has other names by now, the answer has a short life,
     // too: to names it is the directory's own object, to a batch the error EAGAIN.
     std::uint64_t version = 0;
+    std::uint64_t generation = 0;  // see Generations
     auto operator<=>(const ObjectKey&) const = default;
 };
 

@@ -66,7 +66,7 @@ void XattrResolver::resolve_present(const ObjectKey& alone, const Present& place
     const ObjectKey batch = batch_key(batch_kind_of(alone).value(), directory, place);
     const bool is_worth_batch =
         evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
-    if (!is_worth_batch && cache_.find(batch) == nullptr) {
+    if (!is_worth_batch && cache_.find(cache_.current(batch)) == nullptr) {
         resolve_alone(alone, waiter);
         return;
     }

@@ -103,7 +103,8 @@ std::vector<std::pair<ObjectKey, ObjectPtr>> proven_by(const ObjectKey& key, con
     }
     const ObjectKey alone{.kind = ObjectKind::entry, .path = key.path};
     const ObjectPtr told = find(alone);
-    if (auto entry = told != nullptr && told->lifetime ? told->entry(base_name(key.path)) : std::nullopt) {
+    auto entry = told != nullptr && told->lifetime ? told->entry(base_name(key.path)) : std::nullopt;
+    if (entry && entry->attributes.changed <= extent->attributes.changed) {
         entry->attributes = extent->attributes;
         proven.emplace_back(alone, make_object(Listing({copy_of(*entry)}, Listing::Detail::attributes)));
     }

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "collectives/first_version.hpp"
 #include "wire/verify.hpp"
 
 namespace copper {
@@ -438,10 +437,13 @@ void Mover::judge_own_finding(const ObjectKey& key, const Wait& wait, const Obje
 
 void Mover::deliver(const ObjectKey& key, const ObjectPtr& object) {
     effects_.deliver(key, object);
-    for (const auto& [other, proven] :
-         proven_by(key, *object, [this](const ObjectKey& asked) { return effects_.find(asked); })) {
-        effects_.deliver(other, proven);
+    for (const auto& [other, proven] : proven_by(key, *object, current_objects())) {
+        effects_.deliver(effects_.current(other), proven);
     }
+}
+
+FindObject Mover::current_objects() const {
+    return [this](const ObjectKey& key) { return effects_.find(effects_.current(key)); };
 }
 
 void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now) {
@@ -454,9 +456,12 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now
     if (!purpose || wait == nullptr) {
         return;  // it came another way, and the first version stays
     }
-    const auto find = [this](const ObjectKey& other) { return effects_.find(other); };
-    const ObjectPtr known = find(key);
-    const ObjectPtr object = known != nullptr ? known : with_first_versions(key, read, find);
+    const ObjectPtr known = effects_.find(key);
+    // Before this node knows of a refresh, or later than others, its first versions are not the askers'.
+    const bool is_current = effects_.current(key) == key;
+    const ObjectPtr object = known != nullptr ? known
+                             : is_current     ? with_first_versions(key, read, current_objects())
+                                              : read;
     if (purpose == Reading::Purpose::in_office) {
         finish_in_office(key, *wait, object);
         return;

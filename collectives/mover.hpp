@@ -29,6 +29,7 @@
 #include "base/clock.hpp"
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
+#include "collectives/first_version.hpp"
 #include "collectives/membership.hpp"
 #include "collectives/reading.hpp"
 #include "collectives/spreading.hpp"
@@ -59,6 +60,8 @@ class Mover {
       public:
         // The object if the node's cache holds it.
         virtual ObjectPtr find(const ObjectKey& key) = 0;
+        // Cache::current
+        virtual ObjectKey current(ObjectKey key) const { return key; }
         // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
         // Begins a read of the backing filesystem, at most Reading::Options::reads_max at a time.
@@ -142,6 +145,7 @@ class Mover {
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
     void publish(const ObjectKey& key, const ObjectPtr& object);
     void deliver(const ObjectKey& key, const ObjectPtr& object);
+    FindObject current_objects() const;
     void judge_own_finding(const ObjectKey& key, const Wait& wait, const Object& object);
     void tell_working(std::span<const Rank> to, const ObjectKey& key);
     void on_due(const Waiting::Due& due);

@@ -42,6 +42,7 @@ class Protocol {
     void backlog_shrank(TimePoint now);
     void receive(Rank from, const Message& message, TimePoint now);
     void receive_damaged(Rank from, const Damaged& damaged, TimePoint now);
+    void answered(const Call& call, std::string text) { roll_call_.answered(call, std::move(text)); }
     // Asks all nodes; Effects::finished() gets the answers.
     std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                        Call::Silence silence, TimePoint now);

@@ -61,13 +61,13 @@ std::uint64_t RollCall::call(std::string verb, std::string argument, std::chrono
     own.next_round = now + patience / 2;
     own.between_rounds = std::max(patience / 8, std::chrono::milliseconds(1));
     own.missing.insert(membership_.alive().begin(), membership_.alive().end());
-    own.missing.erase(membership_.self());
     ask_below(pending);
     own.asked = pending.below;
+    own.asked.insert(membership_.self());
     own.asked_max = own.asked.size() + asked_around_max;
     // Suspects may be alive. If their answers arrive in time, they count.
     effects_.send(membership_.suspects(), direct(pending.call));
-    add(pending, own_answer(pending.call));
+    answer(pending);
     if (own.missing.empty()) {
         pending.deadline = now;  // finished() comes with the next tick, never from within call()
     }
@@ -80,11 +80,11 @@ std::uint64_t RollCall::ask(const std::vector<Rank>& whom, std::string verb, std
     Own& own = *pending.own();
     own.missing.insert(whom.begin(), whom.end());
     std::erase_if(own.missing, [this](Rank rank) { return !membership_.is_alive(rank); });
-    const bool is_asked_itself = own.missing.erase(membership_.self()) > 0;
     pending.below = own.missing;
-    effects_.send(std::vector<Rank>(own.missing.begin(), own.missing.end()), direct(pending.call));
-    if (is_asked_itself) {
-        add(pending, own_answer(pending.call));
+    pending.below.erase(membership_.self());
+    effects_.send(std::vector<Rank>(pending.below.begin(), pending.below.end()), direct(pending.call));
+    if (own.missing.contains(membership_.self())) {
+        answer(pending);
     }
     if (own.missing.empty()) {
         pending.deadline = now;  // finished() comes with the next tick, never from within this call
@@ -94,7 +94,9 @@ std::uint64_t RollCall::ask(const std::vector<Rank>& whom, std::string verb, std
 
 void RollCall::receive(Rank from, const Call& call, TimePoint now) {
     if (call.patience.count() == 0) {  // the origin asks only this node
-        effects_.send({&from, 1}, Answer{.id = call.id, .origin = call.origin, .parts = {own_answer(call)}});
+        if (auto text = effects_.answer(call)) {
+            answered(call, std::move(*text));
+        }
         return;
     }
     if (!membership_.is_alive(call.origin) || pending_.size() >= calls_max) {
@@ -113,7 +115,7 @@ void RollCall::receive(Rank from, const Call& call, TimePoint now) {
     pending.call.patience = share_for_below(call.patience);
     pending.deadline = now + call.patience;
     ask_below(pending);
-    add(pending, own_answer(call));
+    answer(pending);
     go_on(entry);
 }
 
@@ -142,8 +144,18 @@ void RollCall::ask_below(Pending& pending) {
     effects_.send(below, pending.call);
 }
 
-Answer::Part RollCall::own_answer(const Call& call) {
-    return {membership_.self(), effects_.answer(call.verb, call.argument)};
+void RollCall::answer(Pending& pending) {
+    if (auto text = effects_.answer(pending.call)) {
+        add(pending, {.rank = membership_.self(), .text = std::move(*text)});
+    } else {
+        pending.below.insert(membership_.self());
+    }
+}
+
+void RollCall::answered(const Call& call, std::string text) {
+    receive(membership_.self(), Answer{.id = call.id,
+                                       .origin = call.origin,
+                                       .parts = {{.rank = membership_.self(), .text = std::move(text)}}});
 }
 
 void RollCall::peer_lost(Rank rank) {
@@ -193,6 +205,7 @@ std::set<Rank> RollCall::awaited() const {
             ranks.insert(pending.below.begin(), pending.below.end());
         }
     }
+    ranks.erase(membership_.self());
     return ranks;
 }
 

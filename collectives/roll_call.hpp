@@ -24,8 +24,8 @@ class RollCall {
       public:
         virtual ~Effects() = default;
         virtual void send(std::span<const Rank> to, const Message& message) = 0;
-        // This node's answer to a call.
-        virtual std::string answer(const std::string& verb, const std::string& argument) = 0;
+        // This node's answer to a call. Nothing: answered() brings it later.
+        virtual std::optional<std::string> answer(const Call& call) = 0;
         // One text that says what these answers say together, for verbs that want no more: it goes up the
         // tree instead of them. Nothing: the origin wants the answer of each node.
         virtual std::optional<std::string> joined(const std::string& /*verb*/,
@@ -44,6 +44,8 @@ class RollCall {
     // Returns the id for finished().
     std::uint64_t call(std::string verb, std::string argument, std::chrono::milliseconds patience,
                        Call::Silence silence, TimePoint now);
+    // This node's answer to a call that it had none for.
+    void answered(const Call& call, std::string text);
     // Asks these nodes alone.
     std::uint64_t ask(const std::vector<Rank>& whom, std::string verb, std::string argument,
                       std::chrono::milliseconds patience, TimePoint now);
@@ -78,15 +80,15 @@ class RollCall {
         std::variant<Own, Rank> answer_to;  // a node above
         TimePoint deadline;
         std::map<Rank, Answer::Part> parts;
-        std::set<Rank> heard;                   // whose answers are in `parts`
-        std::set<Rank> below;                   // asked, and owe the joined answer of their subtree
+        std::set<Rank> heard;  // whose answers are in `parts`
+        std::set<Rank> below;  // asked, and owe the joined answer of their subtree; or this node, its own
         std::map<Rank, std::uint32_t> answers;  // received from them
 
         Own* own() { return std::get_if<Own>(&answer_to); }
         const Own* own() const { return std::get_if<Own>(&answer_to); }
     };
     void ask_below(Pending& pending);
-    Answer::Part own_answer(const Call& call);
+    void answer(Pending& pending);
     void add(Pending& pending, const Answer::Part& part);
     std::optional<Answer::Part> join(const Call& call, const std::vector<Answer::Part>& parts);
     void go_on(std::map<CallName, Pending>::iterator entry);

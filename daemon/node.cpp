@@ -194,12 +194,16 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
            .backing = backing_,
            .fabric = *fabric_,
            .activity = supervised.vitals != nullptr ? &supervised.vitals->activity : nullptr},
-          [this](const std::string& verb, const std::string& argument) { return answer(verb, argument); },
+          [this](const std::string& verb, const std::string& argument, const ProgressLoop::Later& later) {
+              return verb == verb::refresh ? refreshes_.answer(argument, later)
+                                           : std::optional(answer(verb, argument));
+          },
           [](const std::string& verb, const std::string& argument, const ProgressLoop::Parts& parts) {
               return verb == verb::sum ? joined_sum(argument, parts) : std::nullopt;
           }),
       profile_keeper_(make_profile_keeper()),
       prefetch_(replay_options(options_, fabric_->size()), trees_, loop_, cache_),
+      refreshes_(options_.mount, trees_, cache_, session_),
       readiness_(loop_, {.nodes = fabric_->size(), .missing_max = options_.allow_missing},
                  [this](ReadyState::Outcome outcome) {
                      if (outcome != ReadyState::Outcome::ready) {
@@ -567,6 +571,12 @@ void Node::handle_request(const ControlRequest& request, const ControlServer::Re
         loop_.call(request.verb, request.argument, request.patience, answer_all);
     } else if (request.verb == verb::prefetch) {
         reply([answer = answer_prefetch(request.argument)] { return answer; });
+    } else if (request.verb == verb::refresh) {
+        if (const auto named = Refreshes::with_ids(request.argument)) {
+            loop_.call(request.verb, *named, request.patience, answer_all);
+        } else {
+            reply([this, why = named.error()] { return replies_.refusal(why); });
+        }
     } else if (request.verb == verb::keep_view) {
         reply([this, process = request.argument] { return answer_keep_view(process); });
     } else if (request.verb == verb::no_view) {

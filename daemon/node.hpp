@@ -24,6 +24,7 @@
 #include "daemon/control_server.hpp"
 #include "daemon/mount_point.hpp"
 #include "daemon/prefetch.hpp"
+#include "daemon/refreshes.hpp"
 #include "daemon/profile_keeper.hpp"
 #include "daemon/progress_loop.hpp"
 #include "daemon/readiness.hpp"
@@ -146,6 +147,7 @@ class Node {
     ProgressLoop loop_;
     const std::unique_ptr<ProfileKeeper> profile_keeper_;  // of rank 0, if there is a profile
     Prefetch prefetch_;
+    Refreshes refreshes_;
     Readiness readiness_;
 
     // For the loop's thread only.

@@ -273,6 +273,10 @@ ObjectPtr ProgressLoop::find(const ObjectKey& key) {
     return around_.cache.find(key);
 }
 
+ObjectKey ProgressLoop::current(ObjectKey key) const {
+    return around_.cache.current(std::move(key));
+}
+
 void ProgressLoop::deliver(const ObjectKey& key, const ObjectPtr& object) {
     around_.cache.deliver(key, object);
 }
@@ -334,10 +338,13 @@ void ProgressLoop::send(std::span<const Rank> to, const Message& message) {
     }
 }
 
-std::string ProgressLoop::answer(const std::string& verb, const std::string& argument) {
-    std::string text = answer_call_(verb, argument);
-    if (text.size() > answer_text_bytes_max) {
-        spdlog::warn("the answer to \"{} {}\" has {} bytes, too many to send", verb, argument, text.size());
+std::optional<std::string> ProgressLoop::answer(const Call& call) {
+    auto text = answer_call_(call.verb, call.argument, [this, call](std::string later) {
+        post([this, call, later = std::move(later)] { protocol_.answered(call, later); });
+    });
+    if (text && text->size() > answer_text_bytes_max) {
+        spdlog::warn("the answer to \"{} {}\" has {} bytes, too many to send", call.verb, call.argument,
+                     text->size());
         return R"({"error":"the answer is too long"})";
     }
     return text;

@@ -60,8 +60,11 @@ class ProgressLoop final : private Protocol::Effects {
         Fabric& fabric;
         std::atomic<Activity>* activity = nullptr;  // the loop writes here what it is doing
     };
-    // This node's answer to a roll call. Runs in the loop's thread.
-    using AnswerCall = std::function<std::string(const std::string& verb, const std::string& argument)>;
+    // This node's answer to a roll call. Runs in the loop's thread. Nothing: it calls the last argument
+    // later, from any thread.
+    using Later = std::function<void(std::string)>;
+    using AnswerCall = std::function<std::optional<std::string>(const std::string& verb,
+                                                                const std::string& argument, const Later&)>;
 
     // RollCall::Effects::joined(). Runs in the loop's thread.
     using JoinAnswers = std::function<std::optional<std::string>(const std::string& verb,
@@ -116,6 +119,7 @@ class ProgressLoop final : private Protocol::Effects {
 
     // Protocol::Effects
     ObjectPtr find(const ObjectKey& key) override;
+    ObjectKey current(ObjectKey key) const override;
     void deliver(const ObjectKey& key, const ObjectPtr& object) override;
     void read(const ObjectKey& key) override;
     TimePoint latest_call(const ObjectKey& key) override;
@@ -124,7 +128,7 @@ class ProgressLoop final : private Protocol::Effects {
     void send(std::span<const Rank> to, const Message& message) override;
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
-    std::string answer(const std::string& verb, const std::string& argument) override;
+    std::optional<std::string> answer(const Call& call) override;
     std::optional<std::string> joined(const std::string& verb, const std::string& argument,
                                       const Parts& parts) override;
     void finished(std::uint64_t id, Parts parts) override;

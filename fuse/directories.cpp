@@ -54,17 +54,14 @@ class EntryBuffer {
     std::size_t used_ = 0;
 };
 
-// Offsets count the entries passed: ".", "..", then the directory's names. A Directory does not change, so
-// they mean the same in every request, and nothing is kept between two of them. Where the names come in
-// pieces, a later piece can be one of newer names; so there the upper half of an offset tells which names it
-// counts.
+// Offsets count the entries passed: ".", "..", then the directory's names. Between two requests, it may have
+// got other names (a refresh), so the upper half of an offset tells which ones it counts.
 constexpr std::uint64_t dot_entries = 2;
 constexpr unsigned tag_shift = 32;
 constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets are signed
 
 std::uint64_t tag_of(const Directory& directory) {
-    return directory.has_all_names() ? 0
-                                     : std::max<std::uint64_t>(directory.version & tag_mask, 1) << tag_shift;
+    return std::max<std::uint64_t>(directory.version & tag_mask, 1) << tag_shift;
 }
 
 std::uint64_t position_of(std::uint64_t offset) {
@@ -192,8 +189,17 @@ void Operations::answer_directory(const ReplyPtr& reply, const DirectoryRequest&
     }
     const std::uint64_t passed = request.entries_passed();
     const std::uint64_t tag = request.range.offset - position_of(request.range.offset);
+    if (passed == 0) {
+        begun_.add(request.path, object);
+    }
     if (passed > 0 && tag != tag_of(*directory)) {
-        reply->error(ESTALE);  // it counts names that are no longer available
+        const auto begun =
+            begun_.find(request.path, [tag](const Directory& one) { return tag_of(one) == tag; });
+        if (begun != nullptr) {
+            answer_directory(reply, request, begun);
+        } else {
+            reply->error(ESTALE);  // it counts names that are no longer available
+        }
     } else if (passed >= directory->entries) {
         answer_names(reply, request, object, Listing(), passed);
     } else {

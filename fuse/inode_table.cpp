@@ -64,6 +64,9 @@ bool still_means(const InodeRecords::Record& record, const Attributes& listed) {
     if ((known.mode & S_IFMT) != (listed.mode & S_IFMT)) {
         return false;
     }
+    if (record.is_doubted != 0 && !S_ISDIR(known.mode)) {
+        return version_of(listed) == version_of(known);
+    }
     return record.state == InodeState::listed
                ? have_same_size(known, listed)
                : listed.changed <= known.changed || mark_of(listed) == record.outdated ||
@@ -300,6 +303,7 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
         return std::nullopt;
     }
     Record& record = state->records.at(position);
+    record.is_doubted = 0;
     InodeRecords::set_lookups(record, record.lookups + 1);
     return told_of(record);
 }
@@ -324,6 +328,58 @@ void InodeTable::detach(InodeId inode) {
         state->take_name(position);
         state->remove_if_unused(inode);
     }
+}
+
+InodeTable::Position InodeTable::State::find_path(std::string_view path) const {
+    Position position = find(root_inode);
+    while (position != 0 && path.size() > 1) {
+        path.remove_prefix(1);
+        const std::string_view name = path.substr(0, path.find('/'));
+        position = find(records.at(position).inode, name);
+        path.remove_prefix(name.size());
+    }
+    return position;
+}
+
+InodeTable::Below InodeTable::doubt(const std::string& path) {
+    Below below;
+    auto state = state_.lock();
+    const Position top = state->find_path(path);
+    if (top != 0 && S_ISDIR(state->records.at(top).attributes.mode)) {
+        // Whether a directory lies there. All that a record says of its place is its parent.
+        std::unordered_map<InodeId, bool> lies_below = {{root_inode, false}};
+        lies_below[state->records.at(top).inode] = true;
+        std::vector<InodeId> way;
+        state->records.for_each([&](Position position) {
+            Record& record = state->records.at(position);
+            InodeId above = S_ISDIR(record.attributes.mode) ? record.inode : record.parent;
+            for (way.clear(); !lies_below.contains(above); above = state->at(above).parent) {
+                way.push_back(above);
+            }
+            const bool is_below = lies_below[above];
+            for (const InodeId inode : way) {
+                lies_below[inode] = is_below;
+            }
+            if (!is_below) {
+                return;
+            }
+            record.is_doubted = 1;
+            if (S_ISDIR(record.attributes.mode)) {
+                below.directories.push_back(record.inode);
+            }
+            if (is_named(record) && position != top) {
+                below.names.push_back({.parent = record.parent, .name = std::string(record.name())});
+            }
+        });
+    } else if (top != 0) {
+        state->records.at(top).is_doubted = 1;
+    }
+    if (const Position above = state->find_path(parent_path(path)); above != 0 && path != "/") {
+        const InodeId parent = state->records.at(above).inode;
+        below.directories.push_back(parent);
+        below.names.push_back({.parent = parent, .name = std::string(base_name(path))});
+    }
+    return below;
 }
 
 std::optional<std::string> InodeTable::path(InodeId inode) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/guarded.hpp"
 #include "cache/object.hpp"
@@ -39,6 +40,7 @@ inline constexpr InodeId root_inode = 1;
 //                  that told another Version before.
 //   hand_out()     listed -> read, kept -> kept_and_read, with the Version found if it has the same size
 //   supersede()    new -> kept, for a name that now means another file
+//   doubt()        the same state, and if the next Listing tells another Version: nameless
 //   any of them, and detach(): the inode that the name meant -> nameless
 //
 // An inode with others below it stays, too. An inode takes some 150 bytes and its name.
@@ -68,6 +70,18 @@ class InodeTable {
 
     // The name gets a new inode at its next lookup.
     void detach(InodeId inode);
+
+    // What the kernel knows at a path and below it.
+    struct Name {
+        InodeId parent = 0;
+        std::string name;
+    };
+    struct Below {
+        std::vector<InodeId> directories;  // names in them may be out of date: also the parent of `path`
+        std::vector<Name> names;           // `path` is the last one, the root has none
+    };
+    // Whatever lies there may be another file or directory by now. Takes a step for each inode.
+    Below doubt(const std::string& path);
 
     std::optional<std::string> path(InodeId inode);
 
@@ -126,6 +140,7 @@ class InodeTable {
 
         Position find(InodeId inode) const;
         Position find(InodeId parent, std::string_view name) const;
+        Position find_path(std::string_view path) const;
         Record& at(InodeId inode) const { return records.at(find(inode)); }
 
         void restore(const Attributes& root);

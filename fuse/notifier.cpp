@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <future>
+#include <string_view>
 #include <utility>
 
 namespace copper {
@@ -39,6 +40,41 @@ void Notifier::name(InodeId parent, const std::string& name, std::function<void(
     }
 }
 
+// Every name below is dropped by itself: the kernel drops what is below a directory only if nobody uses it.
+// Names that are absent, which only the kernel knows, go with their directory. Before, requests in these
+// directories that are older than the refresh must have ended, since the kernel keeps their answers: it drops
+// a name only when no lookup and no listing is under way in the directory (fuse_reverse_inval_entry() takes
+// its lock), whether there is such a name or not.
+bool Notifier::below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> then) {
+    return refreshes_->submit(
+        [session = session_, stopped = stopped_, &inodes, paths = std::move(paths), then = std::move(then)] {
+            const auto drop = [&](InodeId parent, std::string_view name) {
+                if (!*stopped) {
+                    fuse_lowlevel_notify_inval_entry(session, parent, name.data(), name.size());
+                }
+            };
+            for (const std::string& path : paths) {
+                constexpr std::string_view no_name = ".copper-refresh";
+                const auto wait = *stopped ? InodeTable::Below() : inodes.doubt(path);
+                for (const InodeId directory : wait.directories) {
+                    drop(directory, no_name);
+                }
+                const auto below = *stopped ? InodeTable::Below() : inodes.doubt(path);
+                for (const auto& [parent, name] : below.names) {
+                    drop(parent, name);
+                }
+                for (const InodeId directory : below.directories) {
+                    if (!*stopped) {
+                        fuse_lowlevel_notify_inval_inode(session, directory, 0, 0);
+                    }
+                }
+            }
+            if (!*stopped) {
+                then();
+            }
+        });
+}
+
 bool Notifier::end(Thread& thread) {
     const auto idle = std::make_shared<std::promise<void>>();
     const auto is_idle = idle->get_future();
@@ -53,7 +89,8 @@ bool Notifier::end(Thread& thread) {
 
 bool Notifier::end() {
     const bool names_ended = end(names_);
-    return end(contents_) && names_ended;
+    const bool contents_ended = end(contents_);
+    return end(refreshes_) && names_ended && contents_ended;
 }
 
 }  // namespace copper

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.hpp"
 #include "fuse/fuse_api.hpp"
@@ -26,6 +27,11 @@ class Notifier {
     // What the kernel knows under a name is out of date. `then` runs once, when the kernel has dropped that.
     void name(InodeId parent, const std::string& name, std::function<void()> then);
 
+    // What the kernel knows at these paths and below is out of date. `then` runs once, when the kernel has
+    // dropped that: what a program looks up from then on, it asks for. Never, if nothing is mounted any more.
+    // False: so many refreshes wait already that this one does not. `inodes` must live until end().
+    [[nodiscard]] bool below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> then);
+
     // Nothing is mounted any more, so the names are dropped already.
     void stop() { *stopped_ = true; }
 
@@ -44,9 +50,10 @@ class Notifier {
 
     // Each waits for the kernel where nobody else may: to drop a name, until no lookup in the directory is
     // under way; to drop bytes, until no read of them is. Such a read may itself wait for a name to be
-    // dropped.
+    // dropped. And nobody waits for a refresh, which drops many.
     Thread names_ = make_thread();
     Thread contents_ = make_thread();
+    Thread refreshes_ = make_thread();
 };
 
 }  // namespace copper

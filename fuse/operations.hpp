@@ -14,6 +14,7 @@
 #include "cache/guesses/guesses.hpp"
 #include "cache/walk.hpp"
 #include "cache/xattr_resolver.hpp"
+#include "fuse/begun_listings.hpp"
 #include "fuse/counters.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/passthrough.hpp"
@@ -143,6 +144,7 @@ class Operations {
     std::unique_ptr<Passthrough> passthrough_;                            // constant once requests are served
     const std::shared_ptr<ExtentMemory> decoded_ = ExtentMemory::make();  // during the reply
     Walk walk_;
+    BegunListings begun_;
     UnsettledNames unsettled_;
 };
 

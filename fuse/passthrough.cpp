@@ -96,7 +96,7 @@ std::shared_ptr<const LocalFile> Passthrough::collected(ObjectKey key, const Att
     const Version version = version_of(attributes);
     const auto find = [&](std::uint64_t offset) -> ObjectPtr {
         key.index = static_cast<std::uint32_t>(offset / extent_bytes);
-        auto object = cache_.find(key);
+        auto object = cache_.find(cache_.current(key));
         const Extent* extent = object != nullptr ? object->extent() : nullptr;
         const bool is_right = extent != nullptr && version_of(extent->attributes) == version &&
                               extent->coding != Coding::lz4 &&

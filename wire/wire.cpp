@@ -140,7 +140,7 @@ std::optional<ObjectKey> key_of(const wire::Header& header) {
         return std::nullopt;
     }
     ObjectKey key{static_cast<ObjectKind>(header.key()->kind()), std::string(text_of(*header.path())),
-                  header.key()->index(), header.key()->version()};
+                  header.key()->index(), header.key()->version(), header.key()->generation()};
     const bool is_part = key.kind == ObjectKind::extent || key.kind == ObjectKind::batch ||
                          key.kind == ObjectKind::names || key.kind == ObjectKind::xattr_batch ||
                          key.kind == ObjectKind::acl_batch;
@@ -732,7 +732,8 @@ Frame encode(const Message& message) {
             fb::Offset<fb::Vector<std::uint8_t>> path;
             fb::Offset<Structs<wire::News>> news;
             if constexpr (requires { content.key; }) {
-                key = {content.key.version, content.key.index, static_cast<wire::Kind>(content.key.kind)};
+                key = {content.key.version, content.key.generation, content.key.index,
+                       static_cast<wire::Kind>(content.key.kind)};
                 path = bytes_of(builder, content.key.path);
             }
             if constexpr (requires { content.news; }) {

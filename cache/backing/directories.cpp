@@ -222,8 +222,8 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path, R
     return found ? std::move(*found) : failed(found.error());
 }
 
-ObjectPtr PosixBacking::read_directory(const std::string& path, ReadCounters& counters) {
-    return listed_.read(path, [&] { return list_directory(path, counters); }).object;
+ObjectPtr PosixBacking::read_directory(const ObjectKey& key, ReadCounters& counters) {
+    return listed_.read(key, [&] { return list_directory(key.path, counters); }).object;
 }
 
 // The names of the wanted version, or of the present one.
@@ -231,7 +231,7 @@ ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key, ReadCoun
     if (auto kept = listed_.find(key.path, key.version); kept != nullptr) {
         return {.object = nullptr, .names = std::move(kept)};
     }
-    return listed_.read(key.path, [&] { return list_directory(key.path, counters); });
+    return listed_.read(key, [&] { return list_directory(key.path, counters); });
 }
 
 ObjectPtr PosixBacking::read_piece(const ObjectKey& key, ReadCounters& counters) {

@@ -66,12 +66,13 @@ ListedDirectories::Order ListedDirectories::keep(State& state, Kept kept) {
     return leaving;
 }
 
-ListedDirectories::Found ListedDirectories::read(const std::string& path, const List& list) {
+ListedDirectories::Found ListedDirectories::read(const ObjectKey& key, const List& list) {
+    const std::pair what(key.path, key.generation);
     std::promise<Found> promise;
     std::shared_future<Found> others;
     {
         auto state = state_.lock();
-        const auto [entry, is_first] = state->being_read.try_emplace(path, std::shared_future<Found>());
+        const auto [entry, is_first] = state->being_read.try_emplace(what, std::shared_future<Found>());
         if (is_first) {
             entry->second = promise.get_future().share();
         } else {
@@ -86,9 +87,9 @@ ListedDirectories::Found ListedDirectories::read(const std::string& path, const 
     {
         auto state = state_.lock();
         if (found.names != nullptr) {
-            leaving = keep(*state, {.path = path, .directory = found.names});
+            leaving = keep(*state, {.path = key.path, .directory = found.names});
         }
-        state->being_read.erase(path);
+        state->being_read.erase(what);
     }
     promise.set_value(found);
     return found;

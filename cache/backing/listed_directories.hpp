@@ -48,8 +48,9 @@ class ListedDirectories {
     ListedDirectoryPtr find(const std::string& path, std::uint64_t version);
     // What is kept of the directory as it is now.
     ListedDirectoryPtr find(const std::string& path, const Version& listed);
-    // What `list` finds, which runs without a lock; or what it finds for somebody who came first. It is kept.
-    Found read(const std::string& path, const List& list);
+    // What `list` finds, which runs without a lock; or what it finds for somebody who came first, and wants
+    // the same generation. It is kept.
+    Found read(const ObjectKey& key, const List& list);
 
   private:
     struct Kept {
@@ -63,7 +64,7 @@ class ListedDirectories {
         Order kept;  // the last one read, or used, in front
         std::unordered_multimap<std::string, Order::iterator> by_path;
         std::size_t bytes = 0;
-        std::map<std::string, std::shared_future<Found>> being_read;
+        std::map<std::pair<std::string, std::uint64_t>, std::shared_future<Found>> being_read;
     };
     using Wanted = std::function<bool(const ListedDirectory&)>;
     ListedDirectoryPtr find(const std::string& path, const Wanted& wanted);

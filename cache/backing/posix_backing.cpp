@@ -39,7 +39,7 @@ ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
                           paces_.of(filesystem_of(key.path)));
     switch (key.kind) {
         case ObjectKind::directory:
-            return read_directory(key.path, counters);
+            return read_directory(key, counters);
         case ObjectKind::names:
             return read_piece(key, counters);
         case ObjectKind::batch:

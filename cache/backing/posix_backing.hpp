@@ -55,7 +55,7 @@ class PosixBacking final : public BackingStore {
     SystemResult<ListedDirectories::Found> list_once(OpenDirectory& directory);
     ListedDirectories::Found list_directory(const std::string& path, ReadCounters& counters);
     ListedDirectories::Found find_names(const ObjectKey& key, ReadCounters& counters);
-    ObjectPtr read_directory(const std::string& path, ReadCounters& counters);
+    ObjectPtr read_directory(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_piece(const ObjectKey& key, ReadCounters& counters);
     struct BatchNames {
         ObjectPtr piece;

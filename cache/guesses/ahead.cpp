@@ -28,7 +28,7 @@ Ahead::Ahead(Cache& cache, Trees trees, std::uint64_t file_bytes_max)
     : cache_(cache), trees_(std::move(trees)), file_bytes_max_(file_bytes_max) {}
 
 ObjectPtr Ahead::known_names(const std::string& path) {
-    ObjectPtr object = cache_.find({.kind = ObjectKind::directory, .path = path});
+    ObjectPtr object = cache_.find(cache_.current({.kind = ObjectKind::directory, .path = path}));
     const Directory* directory = object != nullptr ? object->directory() : nullptr;
     const bool is_fit =
         directory != nullptr && directory->has_all_names() && !BatchEvidence::answers_at_once(*directory);
@@ -184,7 +184,7 @@ bool Ahead::remember(const std::string& what) {
 }
 
 void Ahead::get(Wish wish) {
-    if (const ObjectPtr object = cache_.find(wish.key)) {
+    if (const ObjectPtr object = cache_.find(cache_.current(wish.key))) {
         wish.then(object);
         return;
     }
@@ -223,7 +223,7 @@ void Ahead::done(std::uint64_t bytes) {
 
 void Ahead::pump() {
     while (auto wish = take()) {
-        if (const ObjectPtr object = cache_.find(wish->key)) {  // by now
+        if (const ObjectPtr object = cache_.find(cache_.current(wish->key))) {  // by now
             done(wish->bytes);
             wish->then(object);
             continue;

@@ -30,6 +30,9 @@ inline constexpr const char* sum = "sum";  // one part for all nodes: sum_of() i
                                            // ranks that did not answer. Argument: how many paths
 inline constexpr const char* prefetch =
     "prefetch";  // only the asked node answers: Prefetch::progress(). Argument: a path to add, or nothing
+inline constexpr const char* refresh =
+    "refresh";  // {host, error: what prevents it, or ""}: programs of this node see these paths anew.
+                // Argument: a JSON array of absolute paths; the root is everything
 inline constexpr const char* keep_view =
     "keep_view";  // only the asked node answers: {}. Argument: a process whose namespaces are the node's view
                   // from now on (view.hpp)

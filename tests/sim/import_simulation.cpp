@@ -307,7 +307,7 @@ class Node final : public Protocol::Effects {
     void read(const ObjectKey& key) override;
     TimePoint latest_call(const ObjectKey&) override { return now(); }  // it never hangs
     std::string filesystem_of(const std::string&) override { return "/"; }
-    std::string answer(const std::string&, const std::string&) override { return {}; }
+    std::optional<std::string> answer(const Call&) override { return ""; }
     void finished(std::uint64_t, std::vector<Answer::Part>) override {}
     void state_changed(Rank, NodeState) override {}
 

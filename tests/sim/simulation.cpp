@@ -177,9 +177,7 @@ class Simulation::Node final : public Protocol::Effects {
     std::string filesystem_of(const std::string& path) override {
         return simulation_.is_hung(path) ? "/pfs/hung" : "/pfs";
     }
-    std::string answer(const std::string&, const std::string&) override {
-        return std::to_string(self_.value);
-    }
+    std::optional<std::string> answer(const Call&) override { return std::to_string(self_.value); }
     void finished(std::uint64_t, std::vector<Answer::Part> parts) override {
         for (const Answer::Part& part : parts) {
             if (part.text != std::to_string(part.rank.value)) {

@@ -237,6 +237,74 @@ TEST_F(InodeTableTest, ADetachedInodeLivesOnWithoutItsName) {
     EXPECT_EQ(look_up(table, root_inode, "f", file(1)), now);
 }
 
+std::set<std::string> paths_of(InodeTable& table, const InodeTable::Below& below) {
+    std::set<std::string> paths;
+    for (const auto& [parent, name] : below.names) {
+        paths.insert((parent == root_inode ? "" : table.path(parent).value()) + "/" + name);
+    }
+    EXPECT_EQ(paths.size(), below.names.size());
+    return paths;
+}
+
+TEST_F(InodeTableTest, FindsAllBelowAPath) {
+    const InodeId a = look_up(table, root_inode, "a", directory());
+    const InodeId b = look_up(table, a, "b", directory());
+    const InodeId c = look_up(table, b, "c", directory());
+    look_up(table, c, "f", file(1));
+    look_up(table, a, "f", file(1));
+    look_up(table, root_inode, "ab", directory());
+    using Paths = std::set<std::string>;
+    using Inodes = std::set<InodeId>;
+    const auto inodes = [](const InodeTable::Below& below) {
+        return Inodes(below.directories.begin(), below.directories.end());
+    };
+    const auto of_b = table.doubt("/a/b");
+    EXPECT_EQ(paths_of(table, of_b), (Paths{"/a/b", "/a/b/c", "/a/b/c/f"}));
+    EXPECT_EQ(of_b.names.back().name, "b");
+    EXPECT_EQ(inodes(of_b), (Inodes{a, b, c}));
+    EXPECT_EQ(paths_of(table, table.doubt("/a/b/c/f")), Paths{"/a/b/c/f"});
+    // The kernel may know that there is no such file.
+    EXPECT_EQ(paths_of(table, table.doubt("/a/absent")), Paths{"/a/absent"});
+    EXPECT_EQ(inodes(table.doubt("/a/absent")), Inodes{a});
+    EXPECT_EQ(paths_of(table, table.doubt("/absent/b")), Paths{});
+    EXPECT_EQ(paths_of(table, table.doubt("/")), (Paths{"/a", "/a/b", "/a/b/c", "/a/b/c/f", "/a/f", "/ab"}));
+}
+
+TEST_F(InodeTableTest, ADoubtedInodeKeepsItsNameForItsVersionAlone) {
+    const InodeId f = look_up(table, root_inode, "f", file(2));
+    table.hand_out(f, file(2), InodeTable::Bytes::some);
+    EXPECT_EQ(look_up(table, root_inode, "f", file(1)), f) << "an older Listing";
+    table.doubt("/");
+    EXPECT_EQ(look_up(table, root_inode, "f", file(2)), f);
+    EXPECT_EQ(look_up(table, root_inode, "f", file(1)), f) << "no doubt any more";
+    table.doubt("/f");
+    const InodeId other = look_up(table, root_inode, "f", file(1));
+    EXPECT_NE(other, f) << "an older file took its place";
+    EXPECT_EQ(table.attributes(f), file(2));
+    EXPECT_EQ(table.attributes(other), file(1));
+}
+
+// The kernel keeps the target of a link.
+TEST_F(InodeTableTest, ADoubtedLinkOfTheSameLengthIsAnotherInode) {
+    Attributes link = file(1);
+    link.mode = S_IFLNK | 0777;
+    const InodeId first = look_up(table, root_inode, "l", link);
+    link.changed.seconds = 2;
+    EXPECT_EQ(look_up(table, root_inode, "l", link), first);
+    table.doubt("/");
+    link.changed.seconds = 3;
+    EXPECT_NE(look_up(table, root_inode, "l", link), first);
+}
+
+TEST_F(InodeTableTest, ADoubtedDirectoryStays) {
+    const InodeId d = look_up(table, root_inode, "d", directory());
+    table.doubt("/");
+    Attributes changed = directory();
+    changed.changed.seconds = 5;
+    EXPECT_EQ(look_up(table, root_inode, "d", changed), d);
+    EXPECT_EQ(table.attributes(d), changed);
+}
+
 TEST_F(InodeTableTest, CountsLookupsOfManyThreads) {
     constexpr int rounds = 2000;
     const auto churn = [this] {

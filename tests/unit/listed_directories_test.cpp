@@ -47,7 +47,7 @@ std::string path_of(std::size_t number) {
 TEST(ListedDirectories, KeepsManySmallOnes) {
     ListedDirectories directories;
     for (std::size_t i = 0; i < 1000; ++i) {
-        directories.read(path_of(i), [i] { return directory_of(i); });
+        directories.read({.path = path_of(i)}, [i] { return directory_of(i); });
         EXPECT_EQ(directories.find(path_of(i), i + 1), nullptr) << "another version";
     }
     for (std::size_t i = 0; i < 1000; ++i) {
@@ -62,7 +62,7 @@ TEST(ListedDirectories, KeepsTheLastOnesUpToSoManyBytes) {
     constexpr std::size_t each = ListedDirectories::bytes_max / 64;
     constexpr std::size_t count = 200;
     for (std::size_t i = 0; i < count; ++i) {
-        directories.read(path_of(i), [i] { return directory_of(i, each); });
+        directories.read({.path = path_of(i)}, [i] { return directory_of(i, each); });
         ASSERT_NE(directories.find(path_of(0), 0), nullptr) << "it is used all the time";
     }
     std::size_t kept = 0;
@@ -83,7 +83,7 @@ TEST(ListedDirectories, CountsAllBytes) {
     ListedDirectories directories;
     constexpr std::size_t count = ListedDirectories::bytes_max / 65536;
     for (std::size_t i = 0; i < count; ++i) {
-        directories.read(path_of(i), [i] {
+        directories.read({.path = path_of(i)}, [i] {
             Directory directory;
             directory.version = i;
             directory.first_names.assign(128, std::string(1024, 'x'));  // 128 KiB
@@ -97,15 +97,15 @@ TEST(ListedDirectories, CountsAllBytes) {
 
 TEST(ListedDirectories, KeepsTheLastOneHoweverLarge) {
     ListedDirectories directories;
-    directories.read("/a", [] { return directory_of(1, ListedDirectories::bytes_max / 5); });
-    directories.read("/b", [] { return directory_of(2, ListedDirectories::bytes_max / 5); });
+    directories.read({.path = "/a"}, [] { return directory_of(1, ListedDirectories::bytes_max / 5); });
+    directories.read({.path = "/b"}, [] { return directory_of(2, ListedDirectories::bytes_max / 5); });
     EXPECT_NE(directories.find("/a", 1), nullptr);
     EXPECT_NE(directories.find("/b", 2), nullptr);
-    directories.read("/c", [] { return directory_of(3, ListedDirectories::bytes_max * 2); });
+    directories.read({.path = "/c"}, [] { return directory_of(3, ListedDirectories::bytes_max * 2); });
     EXPECT_EQ(directories.find("/a", 1), nullptr);
     EXPECT_EQ(directories.find("/b", 2), nullptr);
     EXPECT_NE(directories.find("/c", 3), nullptr);
-    directories.read("/d", [] { return directory_of(4); });
+    directories.read({.path = "/d"}, [] { return directory_of(4); });
     EXPECT_EQ(directories.find("/c", 3), nullptr);
     EXPECT_NE(directories.find("/d", 4), nullptr);
 }
@@ -136,7 +136,9 @@ TEST(ListedDirectories, TwoOfAMillionNamesDoNotListEachOtherOut) {
             ListedDirectoryPtr listed = directories.find(path_of(version), version);
             if (listed == nullptr) {
                 ++listings;
-                listed = directories.read(path_of(version), [&] { return list_many(version, count); }).names;
+                listed =
+                    directories.read({.path = path_of(version)}, [&] { return list_many(version, count); })
+                        .names;
             }
             const ObjectPtr object = listed->piece(piece);
             const Listing& names = *object->listing();
@@ -180,8 +182,8 @@ TEST(ListedDirectories, PackedNamesAreWhatTheyWere) {
 // Programs are in the middle of the old names while others begin with the new ones.
 TEST(ListedDirectories, TwoVersionsOfAPathMayBeKept) {
     ListedDirectories directories;
-    directories.read("/a", [] { return directory_of(1); });
-    directories.read("/a", [] { return directory_of(2); });
+    directories.read({.path = "/a"}, [] { return directory_of(1); });
+    directories.read({.path = "/a"}, [] { return directory_of(2); });
     for (const std::uint64_t version : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{1}}) {
         ASSERT_NE(directories.find("/a", version), nullptr);
         EXPECT_EQ(directories.find("/a", version)->directory().version, version);
@@ -193,13 +195,13 @@ TEST(ListedDirectories, TwoVersionsOfAPathMayBeKept) {
 TEST(ListedDirectories, OneVersionIsKeptOnce) {
     ListedDirectories directories;
     for (std::uint64_t stamp = 1; stamp <= 300; ++stamp) {
-        directories.read("/a", [stamp] {
+        directories.read({.path = "/a"}, [stamp] {
             ListedDirectory listed = *directory_of(7, ListedDirectories::bytes_max / 100).names;
             listed.listed = Version{.inode = stamp};
             return found(std::move(listed));
         });
         if (stamp == 1) {
-            directories.read("/b", [] { return directory_of(8); });
+            directories.read({.path = "/b"}, [] { return directory_of(8); });
         }
     }
     EXPECT_EQ(directories.find("/a", Version{.inode = 299}), nullptr);
@@ -207,10 +209,23 @@ TEST(ListedDirectories, OneVersionIsKeptOnce) {
     EXPECT_NE(directories.find("/b", 8), nullptr) << "nothing had to leave for them";
 }
 
+// Whoever asks after a refresh does not get what somebody has begun to list before.
+TEST(ListedDirectories, AListingUnderWayIsOfOneGeneration) {
+    ListedDirectories directories;
+    const auto outer = directories.read({.path = "/a"}, [&] {
+        const auto inner = directories.read({.path = "/a", .generation = 1}, [] { return directory_of(2); });
+        EXPECT_EQ(inner.names->directory().version, 2U);
+        return directory_of(1);
+    });
+    EXPECT_EQ(outer.names->directory().version, 1U);
+}
+
 TEST(ListedDirectories, AnErrorIsNotKept) {
     ListedDirectories directories;
     const auto object = make_error(EIO);
-    const auto found = directories.read("/a", [&] { return ListedDirectories::Found{object, nullptr}; });
+    const auto found = directories.read({.path = "/a"}, [&] {
+        return ListedDirectories::Found{object, nullptr};
+    });
     EXPECT_EQ(found.object, object);
     EXPECT_EQ(directories.find("/a", 0), nullptr);
 }

@@ -45,9 +45,7 @@ class Nodes {
         std::string filesystem_of(const std::string&) override { return "/"; }
         std::uint64_t backlog_bytes(Rank /*to*/) override { return 0; }
         std::uint64_t backlog_bytes() override { return 0; }
-        std::string answer(const std::string& /*verb*/, const std::string& /*argument*/) override {
-            return "";
-        }
+        std::optional<std::string> answer(const Call& /*call*/) override { return ""; }
         void finished(std::uint64_t /*id*/, std::vector<Answer::Part> parts) override {
             answers = std::move(parts);
         }

@@ -32,15 +32,19 @@ class Network {
                 peers.insert(rank);
             }
         }
-        std::string answer(const std::string& verb, const std::string& argument) override {
+        std::optional<std::string> answer(const Call& call) override {
             ++answered;
-            if (verb == "sum") {
+            if (answers_later) {
+                open = call;
+                return std::nullopt;
+            }
+            if (call.verb == "sum") {
                 return "1";
             }
             if (text_bytes != 0) {
                 return std::string(text_bytes, static_cast<char>('a' + membership.self().value % 26));
             }
-            return verb + ' ' + argument + ' ' + std::to_string(membership.self().value);
+            return call.verb + ' ' + call.argument + ' ' + std::to_string(membership.self().value);
         }
         std::optional<std::string> joined(const std::string& verb, const std::string&,
                                           const std::vector<Answer::Part>& parts) override {
@@ -65,6 +69,8 @@ class Network {
         int answered = 0;
         std::size_t text_bytes = 0;  // of each answer; 0: the words below
         bool dead = false;
+        bool answers_later = false;
+        std::optional<Call> open;  // that it owes an answer
         std::vector<std::uint64_t> finished_ids;
         std::vector<Answer::Part> result;
     };
@@ -162,6 +168,43 @@ TEST(RollCall, AllAnswerOnceInOrderAndAtOnce) {
             }
             EXPECT_EQ(network.now(), before) << "waited for nothing";
         }
+    }
+}
+
+TEST(RollCall, ANodeMayAnswerLater) {
+    constexpr std::uint32_t nodes = 20;
+    for (const std::uint32_t origin : {0U, 7U}) {
+        for (std::uint32_t late = 0; late < nodes; ++late) {
+            Network network(nodes, 2);
+            network[late].answers_later = true;
+            const auto id = network[origin].roll_call.call("ping", "x", 10s, suspicious, network.now());
+            network.deliver_all();
+            EXPECT_TRUE(network[origin].finished_ids.empty());
+            EXPECT_FALSE(network[late].roll_call.awaited().contains(Rank{late}));
+            network[late].roll_call.answered(*network[late].open, "late");
+            network.deliver_all();
+            ASSERT_EQ(network[origin].finished_ids, std::vector{id});
+            ASSERT_EQ(network[origin].result.size(), nodes);
+            EXPECT_EQ(network[origin].result[late].text, "late");
+            network.run();
+            EXPECT_EQ(network.now(), TimePoint(1h)) << "nobody had to wait";
+        }
+    }
+}
+
+// The origin goes around the node, and asks it once more.
+TEST(RollCall, ANodeMayAnswerMuchLaterOrNever) {
+    constexpr std::uint32_t nodes = 20, origin = 7;
+    for (std::uint32_t late = 0; late < nodes; ++late) {
+        Network network(nodes, 2);
+        network[late].answers_later = true;
+        network[origin].roll_call.call("ping", "x", 10s, suspicious, network.now());
+        network.run();
+        EXPECT_EQ(network.now(), TimePoint(1h + 10s));
+        EXPECT_EQ(network[origin].result.size(), nodes - 1U);
+        network[late].roll_call.answered(*network[late].open, "too late");
+        network.run();
+        EXPECT_EQ(network[origin].finished_ids.size(), 1U);
     }
 }
 

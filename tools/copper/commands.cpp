@@ -79,7 +79,7 @@ void add_commands(CLI::App& app, Action& action) {
     app.require_subcommand(1);
     for (const auto add :
          {add_launch, add_stop, add_status, add_stats, add_top, add_report, add_logs, add_path, add_env,
-          add_run, add_job, add_check, add_doctor, add_prefetch, add_profile, add_help}) {
+          add_run, add_job, add_check, add_doctor, add_prefetch, add_refresh, add_profile, add_help}) {
         add(app, action);
     }
     app.footer(

@@ -30,6 +30,7 @@ void add_job(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_prefetch(CLI::App& app, Action& action);
+void add_refresh(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 
 struct LaunchOptions;

@@ -31,6 +31,7 @@
 #include "tools/copper/launch_record.hpp"
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
+#include "tools/copper/other_nodes.hpp"
 #include "tools/copper/process.hpp"
 #include "tools/copper/statistics.hpp"
 #include "tools/copper/table.hpp"
@@ -175,40 +176,6 @@ Result<void> stop_this_node(const StopOptions& options) {
         user = ::getuid();
     }
     return clean_node(user, std::move(scope), options);
-}
-
-// The nodes that did not answer, except this one, which needs no launcher for its clean-up.
-std::vector<std::string> silent_hosts(const LaunchRecord& launch, const std::optional<ControlReply>& reply) {
-    std::vector<std::string> heard = {host_name()};
-    for (const auto& part : reply ? reply->parts : std::vector<ControlReply::Part>()) {
-        heard.push_back(text_of(part.body, "host"));
-    }
-    auto silent = hosts_without(launch.hosts, heard);
-    for (const auto& node : launch.left_out) {
-        if (node.answers) {
-            silent.push_back(node.host);
-        }
-    }
-    return hosts_without(silent, {host_name()});
-}
-
-// Returns the nodes that could not be cleaned. On the node of the launch, only the silent nodes need
-// cleaning. On another node, all do: one of them has the launch record, and this node does not know which.
-std::vector<Trouble> clean_other_nodes(const CleanScope& scope, const std::optional<LaunchRecord>& launch,
-                                       const std::vector<Found>& found,
-                                       const std::optional<ControlReply>& reply) {
-    const auto command = clean_command(scope);
-    if (launch) {
-        return run_on_hosts(launcher_from_here(*launch), silent_hosts(*launch, reply), command);
-    }
-    if (found.empty() || found.front().record.run_everywhere.empty()) {
-        return {};
-    }
-    auto everywhere = found.front().record.run_everywhere;
-    everywhere.insert(everywhere.end(), command.begin(), command.end());
-    const auto output = capture(everywhere, hosts_patience, variables_of_application());
-    const bool clean = output && succeeded(*output);
-    return clean ? std::vector<Trouble>() : std::vector<Trouble>{{.host = "all other nodes"}};
 }
 
 bool is_alive(const Found& instance) {
@@ -448,7 +415,7 @@ Result<void> stop_job(const StopOptions& options) {
     warn_of_programs_within(found);
     const auto reply =
         alive != 0 ? tell_to_stop(*mount, found, all ? stop_patience : short_stop_patience) : std::nullopt;
-    const auto unclean = clean_other_nodes(scope, launch, found, reply);
+    const auto unclean = run_on_silent_nodes(clean_command(scope), launch, found, reply);
     wait_for_ends(found, launch, reply);
     if (!found.empty()) {
         keep_launch_log(*mount, found.front().record.log_dir);

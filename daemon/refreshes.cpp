@@ -1,0 +1,125 @@
+#include "daemon/refreshes.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/answer_in_time.hpp"
+#include "base/host_name.hpp"
+#include "base/json_text.hpp"
+#include "base/path.hpp"
+
+namespace copper {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::chrono::milliseconds patience_to_name{5000};
+
+std::string answer_with(const std::string& error) {
+    return json_line({{"host", host_name()}, {"error", error}});
+}
+
+// Directories in which programs are, and which have lost their name with the kernel's other names.
+std::set<std::string> nameless_directories(const std::string& mount) {
+    constexpr std::string_view nameless = " (deleted)";  // proc(5)
+    std::set<std::string> found;
+    std::error_code error;
+    for (fs::directory_iterator process("/proc", error), end; !error && process != end;
+         process.increment(error)) {
+        std::error_code is_others;
+        std::string directory = fs::read_symlink(process->path() / "cwd", is_others);
+        if (directory.ends_with(nameless)) {
+            directory.resize(directory.size() - nameless.size());
+            // In a view, it is the original's path.
+            found.insert(is_within(directory, mount) ? directory : mount + directory);
+        }
+    }
+    return found;
+}
+
+// Until somebody looks up such a directory, it has no path: getcwd(2) fails there.
+void name_again(const std::string& mount, const std::vector<std::string>& trees) {
+    auto directories = nameless_directories(mount);
+    for (const std::string& tree : trees) {
+        directories.insert(mount + tree);  // what the view shows
+    }
+    // A process of its own: this one must not wait for the mirror.
+    answer_in_time(patience_to_name, [&] {
+        struct stat found = {};
+        for (const std::string& directory : directories) {
+            static_cast<void>(::lstat(directory.c_str(), &found));
+        }
+        return std::string();
+    });
+}
+
+}  // namespace
+
+tl::expected<std::string, std::string> Refreshes::with_ids(const std::string& paths) {
+    const auto wanted =
+        read_json(paths, [](const json& read) { return read.get<std::vector<std::string>>(); });
+    if (!wanted || wanted->empty() || wanted->size() > paths_max) {
+        return tl::make_unexpected("a refresh takes 1 to " + std::to_string(paths_max) + " paths");
+    }
+    std::random_device random;
+    std::uniform_int_distribution<std::uint64_t> any_id(1);
+    json named = json::array();
+    for (const std::string& path : *wanted) {
+        if (!is_normalised_path(path)) {
+            return tl::make_unexpected(path + ": not an absolute path");
+        }
+        named.push_back({{"path", path}, {"id", any_id(random)}});
+    }
+    return json_line(named);
+}
+
+std::optional<std::string> Refreshes::answer(const std::string& argument,
+                                             const std::function<void(std::string)>& later) {
+    using Named = std::vector<std::pair<std::string, std::uint64_t>>;
+    const auto named = read_json(argument, [](const json& read) {
+        Named refreshes;
+        for (const json& one : read) {
+            refreshes.emplace_back(one.at("path").get<std::string>(), one.at("id").get<std::uint64_t>());
+        }
+        return refreshes;
+    });
+    if (!named) {
+        return answer_with("a refresh that makes no sense");
+    }
+    std::vector<std::string> paths;
+    for (const auto& [path, id] : *named) {
+        if (is_normalised_path(path)) {
+            cache_.refresh(path, id);
+            paths.push_back(path);
+        }
+    }
+    if (session_ == nullptr) {
+        return answer_with("");
+    }
+    std::vector<std::string> trees = trees_.roots();
+    std::erase_if(trees, [&](const std::string& tree) {
+        return std::ranges::none_of(paths, [&](const auto& path) { return is_within(tree, path); });
+    });
+    const auto done = [later, mount = mount_, trees = std::move(trees)] {
+        name_again(mount, trees);
+        later(answer_with(""));
+    };
+    if (!session_->refresh(std::move(paths), done)) {
+        return answer_with("too many refreshes at once");
+    }
+    return std::nullopt;
+}
+
+}  // namespace copper

@@ -1,0 +1,262 @@
+"""`copper refresh`: what lies at a path by now, on all nodes when it returns."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+sys.dont_write_bytecode = True
+
+from copper import copper_program, wait_until
+from mounted import MountTestCase
+
+NODES = 2
+SECONDS_MAX = 60
+
+
+class RefreshTestCase(MountTestCase):
+    def setUp(self):
+        self.tree = self.make_directory()
+        self.prepare_tree()
+        self.job = self.launch(nodes=NODES, trees=[self.tree])
+
+    def prepare_tree(self):
+        os.mkdir(f"{self.tree}/d")
+        for name in "abc":
+            self.write(f"d/{name}", name)
+
+    def write(self, name, text):
+        """Another file under this name."""
+        new = pathlib.Path(f"{self.tree}/{name}.new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(f"{self.tree}/{name}")
+
+    def mirrored(self, node, name=""):
+        return self.job.mirrored(node, f"{self.tree}/{name}" if name else self.tree)
+
+    def on_each_node(self, look):
+        """What `look`, called with the tree's place in the mirror, returns; the same on all nodes."""
+        found = [look(self.mirrored(node)) for node in range(NODES)]
+        for other in found[1:]:
+            self.assertEqual(found[0], other)
+        return found[0]
+
+    def texts(self, *names):
+        return self.on_each_node(lambda tree: [pathlib.Path(f"{tree}/{name}").read_text(encoding="utf-8") for name in names])
+
+    def names(self, directory="d"):
+        return self.on_each_node(lambda tree: sorted(os.listdir(f"{tree}/{directory}")))
+
+    def refresh(self, *names, expected=0):
+        return self.refresh_paths(*(f"{self.tree}/{name}" for name in names), expected=expected)
+
+    def refresh_paths(self, *paths, expected=0):
+        done = self.job.command("refresh", "--mount", self.job.mount, *paths)
+        self.assertEqual(expected, done.returncode, done.stderr)
+        return done
+
+
+class Refresh(RefreshTestCase):
+    def test_another_file(self):
+        self.assertEqual(["a", "b"], self.texts("d/a", "d/b"))
+        self.write("d/a", "another one")
+        self.write("d/b", "too")
+        self.assertEqual(["a", "b"], self.texts("d/a", "d/b"))
+        self.refresh("d/a")
+        self.assertEqual(["another one", "b"], self.texts("d/a", "d/b"))
+        self.refresh("d")
+        self.assertEqual(["another one", "too"], self.texts("d/a", "d/b"))
+
+    def test_the_same_file_with_other_bytes(self):
+        self.assertEqual(["a"], self.texts("d/a"))
+        for text in ("longer", "x", ""):
+            pathlib.Path(f"{self.tree}/d/a").write_text(text, encoding="utf-8")
+            self.refresh("d/a")
+            self.assertEqual([text], self.texts("d/a"))
+
+    def test_names(self):
+        self.assertEqual(["a", "b", "c"], self.names())
+        absent = self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/new"))
+        os.unlink(f"{self.tree}/d/b")
+        self.write("d/new", "new")
+        self.assertEqual((False, ["a", "b", "c"]), (absent, self.names()))
+        self.refresh("d")
+        self.assertEqual(["a", "c", "new"], self.names())
+        self.assertEqual(["new"], self.texts("d/new"))
+        self.assertFalse(self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/b")))
+
+    def test_a_name_alone(self):
+        self.assertEqual([False, False], self.on_each_node(lambda tree: [os.path.lexists(f"{tree}/d/{name}") for name in ("new", "far")]))
+        self.assertEqual(["a", "b", "c"], self.names())
+        self.write("d/new", "new")
+        self.refresh("d/new")
+        self.assertEqual(["new"], self.texts("d/new"))
+        self.assertEqual(["a", "b", "c", "new"], self.names())
+        os.unlink(f"{self.tree}/d/new")
+        self.refresh("d/new")
+        self.assertFalse(self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/new")))
+        self.assertEqual(["a", "b", "c"], self.names())
+
+    def test_below_a_directory_that_was_not_there(self):
+        self.assertFalse(self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/deep")))
+        os.makedirs(f"{self.tree}/d/deep/er")
+        self.write("d/deep/er/file", "text")
+        self.refresh("d/deep/er/file")
+        self.assertEqual(["text"], self.texts("d/deep/er/file"))
+
+    def test_links_and_attributes(self):
+        os.symlink("a", f"{self.tree}/link")
+        self.refresh()
+        look = lambda tree: (os.readlink(f"{tree}/link"), pathlib.Path(f"{tree}/link").read_text(encoding="utf-8"),
+                             oct(os.stat(f"{tree}/d/a").st_mode), os.stat(f"{tree}/d").st_mtime_ns)
+        os.unlink(f"{self.tree}/link")
+        os.symlink("d/a", f"{self.tree}/link")
+        self.refresh("link")
+        before = self.on_each_node(look)
+        os.unlink(f"{self.tree}/link")
+        os.symlink("d/b", f"{self.tree}/link")
+        os.chmod(f"{self.tree}/d/a", 0o600)
+        os.utime(f"{self.tree}/d", ns=(1, 1))
+        self.assertEqual(before, self.on_each_node(look))
+        self.refresh("")
+        self.assertEqual(("d/b", "b", "0o100600", 1), self.on_each_node(look))
+
+    def test_a_file_instead_of_a_directory_and_back(self):
+        self.assertEqual(["a", "b", "c"], self.names())
+        os.rename(f"{self.tree}/d", f"{self.tree}/away")
+        self.write("d", "a file")
+        self.refresh("d")
+        self.assertEqual(["a file"], self.texts("d"))
+        os.unlink(f"{self.tree}/d")
+        os.rename(f"{self.tree}/away", f"{self.tree}/d")
+        self.refresh("d")
+        self.assertEqual(["a", "b", "c"], self.names())
+
+    def test_what_is_open_stays(self):
+        with contextlib.ExitStack() as files:
+            opened = [files.enter_context(open(self.mirrored(node, "d/a"), encoding="utf-8")) for node in range(NODES)]
+            size = [os.fstat(file.fileno()).st_size for file in opened]
+            self.texts("d/a")
+            self.write("d/a", "another one")
+            self.refresh("d/a")
+            self.assertEqual(["another one"], self.texts("d/a"))
+            self.assertEqual((["a"] * NODES, [1] * NODES), ([file.read() for file in opened], size))
+            self.assertEqual([1] * NODES, [os.fstat(file.fileno()).st_size for file in opened])
+
+    def test_everything(self):
+        self.texts("d/a", "d/b")
+        self.write("d/a", "new")
+        self.refresh_paths()
+        self.assertEqual(["new", "b"], self.texts("d/a", "d/b"))
+
+    def test_what_is_unchanged_is_not_read_again(self):
+        self.texts("d/a", "d/b")
+        before = self.job.totals()
+        self.refresh("")
+        self.texts("d/a", "d/b")
+        after = self.job.totals()
+        self.assertEqual((before["backing"]["file_opens"], before["backing"]["bytes"]),
+                         (after["backing"]["file_opens"], after["backing"]["bytes"]))
+        self.assertGreater(after["fuse"]["lookup"], before["fuse"]["lookup"])
+        self.texts("d/a", "d/b")
+        again = self.job.totals()
+        for kind in ("lookup", "getattr", "read"):
+            self.assertEqual(after["fuse"][kind], again["fuse"][kind], f"a repeated {kind} costs nothing")
+
+    def test_what_is_in_use_and_unchanged_stays_in_memory(self):
+        with open(self.mirrored(0, "d/a"), "rb") as file:
+            file.read()
+            before = self.job.totals()["fuse"]["read"]
+            self.refresh("")
+            self.assertEqual(b"a", pathlib.Path(self.mirrored(0, "d/a")).read_bytes())
+            self.assertEqual(before, self.job.totals()["fuse"]["read"])
+
+    def test_messages(self):
+        """Two for each other node, and what the statistics cost."""
+        self.texts("d/a")
+        first, second = self.messages(), self.messages()
+        self.refresh("d/a")
+        self.assertEqual(2 * (NODES - 1), self.messages() - second - (second - first))
+
+    def messages(self):
+        return sum(node["fabric"]["messages_sent"] for node in self.job.stats()["per_node"])
+
+    def test_a_program_keeps_its_directory(self):
+        program = "import os, sys; sys.stdin.read(1); print(os.getcwd(), sorted(os.listdir('.')), open('a').read(), flush=True)"
+        for directory in ("d", ""):
+            here = self.mirrored(0, directory)
+            with subprocess.Popen([sys.executable, "-c", program], cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+                os.stat(f"{here}/d" if not directory else here)
+                self.write(f"{directory}/a", f"new in {directory}")
+                self.refresh(directory)
+                said = child.communicate(b"x", timeout=SECONDS_MAX)[0].decode()
+            self.assertTrue(said.startswith(here + " ["), said)
+            self.assertTrue(said.endswith(f"new in {directory}\n"), said)
+
+    def test_two_at_once_and_again(self):
+        self.texts("d/a", "d/b")
+        for number in range(10):
+            self.write("d/a", f"a {number}")
+            self.write("d/b", f"b {number}")
+            both = [threading.Thread(target=self.refresh, args=(f"d/{name}",)) for name in "ab"]
+            for one in both:
+                one.start()
+            for one in both:
+                one.join()
+            self.assertEqual([f"a {number}", f"b {number}"], self.texts("d/a", "d/b"))
+
+    def test_more_paths_than_are_kept_apart(self):
+        for number in range(100):
+            self.write(f"d/{number}", "old")
+        self.refresh("d")
+        self.texts(*(f"d/{number}" for number in range(100)))
+        for number in range(100):
+            self.write(f"d/{number}", "new")
+            self.refresh(f"d/{number}")
+        self.assertEqual(["new"] * 100, self.texts(*(f"d/{number}" for number in range(100))))
+
+    def test_paths_of_all_kinds(self):
+        os.symlink("d", f"{self.tree}/link")
+        self.refresh("")
+        for number, path in enumerate([f"{self.tree}/link/a", self.mirrored(1, "d/a"), f"{self.tree}/d/../d/./a", f"{self.tree}/link/"]):
+            self.texts("d/a")
+            self.write("d/a", str(number))
+            self.refresh_paths(path)
+            self.assertEqual([str(number)], self.texts("d/a"))
+
+    def test_wrong_use(self):
+        done = self.refresh("nothing", expected=1)
+        self.assertIn("nothing: no such path", done.stderr)
+        done = self.job.command("refresh", "--mount", f"{self.tree}/no-mirror")
+        self.assertNotEqual(0, done.returncode)
+
+    def test_lost_daemon(self):
+        self.texts("d/a")
+        lost = self.job.daemons()[1]
+        os.kill(lost, 9)
+        wait_until(lambda: self.job.daemons()[1] not in (None, lost), SECONDS_MAX, "a successor")
+        self.write("d/a", "new")
+        self.write("d/more", "more")
+        self.refresh("d")
+        self.assertEqual(["new", "more"], self.texts("d/a", "d/more"))
+
+
+class ListedMeanwhile(RefreshTestCase):
+    FILES = 5000  # several pieces
+
+    def prepare_tree(self):
+        for number in range(self.FILES):
+            pathlib.Path(f"{self.tree}/file.{number:05}").touch()
+
+    def test_a_listing_goes_on(self):
+        for node in range(NODES):
+            with os.scandir(self.mirrored(node)) as listing:
+                names = [next(listing).name for _ in range(10)]
+                pathlib.Path(f"{self.tree}/file.0000{node}").unlink()
+                self.refresh("")
+                names += [entry.name for entry in listing]
+            self.assertEqual(len(set(names)), len(names))
+            self.assertLessEqual(self.FILES - 2, len(names))
+        self.assertEqual(self.FILES - 2, len(self.names("")))

@@ -1,0 +1,80 @@
+#include "cache/generations.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace copper {
+namespace {
+
+std::uint64_t generation_of(const Generations& generations, ObjectKind kind, const std::string& path) {
+    return generations.of({.kind = kind, .path = path});
+}
+
+TEST(Generations, CoverAPathAndWhatLiesBelow) {
+    Generations generations;
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/b"), 0U);
+    ASSERT_TRUE(generations.add("/a/b", 5));
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/b"), 5U);
+    EXPECT_EQ(generation_of(generations, ObjectKind::directory, "/a/b/c"), 5U);
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/bc"), 0U);
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 0U);
+}
+
+TEST(Generations, CoverWhatTheDirectoryTellsOfAPath) {
+    Generations generations;
+    generations.add("/a/b", 5);
+    for (const auto kind : {ObjectKind::directory, ObjectKind::names, ObjectKind::batch,
+                            ObjectKind::xattr_batch, ObjectKind::acl_batch}) {
+        EXPECT_EQ(generation_of(generations, kind, "/a"), 5U);
+        EXPECT_EQ(generation_of(generations, kind, "/"), 0U);
+    }
+}
+
+TEST(Generations, DoNotCoverTheBytesOfAVersion) {
+    Generations generations;
+    generations.add("/", 5);
+    EXPECT_EQ(generations.of({.kind = ObjectKind::extent, .path = "/a", .version = 1}), 0U);
+    EXPECT_EQ(generations.of({.kind = ObjectKind::data_map, .path = "/a", .version = 1}), 0U);
+    EXPECT_EQ(generations.of({.kind = ObjectKind::extent, .path = "/a"}), 5U);  // of any version
+    EXPECT_EQ(generations.of({.kind = ObjectKind::batch, .path = "/a", .version = 1}), 5U);
+}
+
+TEST(Generations, AreTheSameInAnyOrder) {
+    Generations one, other;
+    one.add("/a", 5);
+    one.add("/a/b", 7);
+    one.add("/a", 11);
+    other.add("/a", 11);
+    other.add("/a", 5);
+    other.add("/a/b", 7);
+    for (const auto* path : {"/", "/a", "/a/b", "/a/b/c"}) {
+        EXPECT_EQ(generation_of(one, ObjectKind::directory, path),
+                  generation_of(other, ObjectKind::directory, path));
+    }
+}
+
+TEST(Generations, TakeARefreshOnce) {
+    Generations generations;
+    EXPECT_TRUE(generations.add("/a", 5));
+    EXPECT_FALSE(generations.add("/a", 5));
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 5U);
+}
+
+TEST(Generations, OfManyPathsCoverEverything) {
+    Generations generations;
+    std::uint64_t before = 0;
+    for (std::size_t i = 0; i < 10 * Generations::paths_max; ++i) {
+        const std::string path = "/" + std::to_string(i);
+        const auto was = generation_of(generations, ObjectKind::entry, path);
+        generations.add(path, i + 1);
+        EXPECT_NE(generation_of(generations, ObjectKind::entry, path), was);
+        const auto of_others = generation_of(generations, ObjectKind::entry, "/other");
+        EXPECT_GE(of_others, before);
+        before = of_others;
+    }
+    EXPECT_GT(before, 0U);
+}
+
+}  // namespace
+}  // namespace copper
