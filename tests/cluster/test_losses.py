@@ -178,6 +178,60 @@ class MpiRunSurvival(SurvivalTestCase):
         self.end()
 
 
+class Refresh(SurvivalTestCase):
+    """On every host, also where a successor serves, which only a program on its host reaches."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = pathlib.Path(self.hosts.directory, "project/file")
+        self.file.parent.mkdir(exist_ok=True)
+        self.write("first")
+        self.launch_well("--tree", self.file.parent)
+        self.check("first")
+
+    def write(self, text):
+        write(self.file.with_suffix(".new"), text)
+        self.file.with_suffix(".new").replace(self.file)
+
+    def check(self, text):
+        self.assertEqual({host: text for host in self.hosts.names},
+                         {host: self.hosts.check(host, "cat", f"{MOUNT}{self.file}") for host in self.hosts.names})
+
+    def refresh(self, host, text):
+        self.write(text)
+        done = self.hosts.run(host, "copper", "refresh", self.file)
+        self.assertEqual((0, "", ""), (done.returncode, done.stdout, done.stderr))
+        self.check(text)
+
+    def test_from_any_host(self):
+        for host in self.hosts.names:
+            self.refresh(host, f"from {host}")
+        self.stop_well()
+
+    def test_where_a_daemon_was_lost(self):
+        lost = self.hosts.names[2]
+        self.kill(self.daemon(lost))
+        self.refresh("cn0", "meanwhile")  # whether its successor is there already or not
+        for host in self.hosts.names:
+            self.refresh(host, f"from {host}")
+        self.stop_well()
+
+    def test_a_daemon_that_stands_still_is_named(self):
+        host = self.hosts.names[2]
+        supervisor, daemon = (self.outer(host, self.records()[host][kind]) for kind in ("supervisor", "pid"))
+        self.kill(supervisor, signal.SIGSTOP)
+        self.kill(daemon, signal.SIGSTOP)
+        try:
+            done = self.hosts.run("cn0", "copper", "refresh", self.file)
+        finally:
+            self.kill(daemon, signal.SIGCONT)
+            self.kill(supervisor, signal.SIGCONT)
+        self.assertEqual(1, done.returncode)
+        self.assertIn(f"not refreshed on {host}", done.stderr)
+        self.refresh("cn0", "later")
+        self.stop_well()
+
+
 class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
     def launch_in_job(self):
         self.addCleanup(self.slurm.end_jobs)

@@ -288,6 +288,7 @@ Scenario changing(std::uint64_t seed, Faults faults) {
     scenario.store.names_to_come = static_cast<std::uint32_t>(seed % 4);
     scenario.file_changes = static_cast<std::uint32_t>(seed % 50);
     scenario.pause_between_operations_max = milliseconds(400);
+    scenario.refreshes = 0;  // nobody here tells the kernels of these programs
     return scenario;
 }
 

@@ -55,6 +55,11 @@ std::vector<TimePoint> Oracle::moments(std::initializer_list<Question> questions
             begin = std::min(begin, first->second);
         }
     }
+    for (const Refresh& refresh : refreshes_) {
+        if (is_within(path, refresh.path) && times.asked >= refresh.returned) {
+            begin = std::max(begin, refresh.began);
+        }
+    }
     if (life == Life::doubtful && options_.doubtful_max) {
         begin = std::max(begin, std::min(times.asked, times.answered) - *options_.doubtful_max);
     }

@@ -30,6 +30,16 @@ class Oracle {
     // An office has changed hands: from now on, a reader may read what others have got from the former one.
     void reader_changed() { options_.is_one_version = false; }
 
+    struct Refresh {
+        std::string path;
+        TimePoint began;
+        TimePoint returned;  // what a program asks from then on is not older than the beginning
+    };
+    void refreshed(Refresh refresh) {
+        refreshes_.push_back(std::move(refresh));
+        options_.is_one_version = false;
+    }
+
     // Of a program's question.
     struct Times {
         TimePoint asked;
@@ -68,6 +78,7 @@ class Oracle {
     Options options_;
     const SimulatedStore& store_;
     std::map<Question, TimePoint> first_wanted_;
+    std::vector<Refresh> refreshes_;
     std::map<Question, std::vector<std::string>> agreed_;
 };
 

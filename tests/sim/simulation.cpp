@@ -83,6 +83,8 @@ class Simulation::Node final : public Protocol::Effects {
         }
     }
 
+    void refresh(const std::string& path, std::uint64_t id) { cache_.refresh(path, id); }
+
     void crash() { alive_ = false; }
 
     void jump_clock(microseconds forwards) {
@@ -161,6 +163,7 @@ class Simulation::Node final : public Protocol::Effects {
         }
     }
     ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
+    ObjectKey current(ObjectKey key) const override { return cache_.current(std::move(key)); }
     void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
     std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{self_, to}]; }
     std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[self_]; }
@@ -689,6 +692,23 @@ void Simulation::schedule_faults() {
     for (std::uint32_t i = 0; i < scenario_.file_changes; ++i) {
         after(random_delay(std::max(busy_time, job)), [this] { change_a_file(); });
     }
+    for (std::uint32_t i = 0; i < scenario_.refreshes; ++i) {
+        after(random_delay(std::max(busy_time, job)), [this] { refresh(); });
+    }
+}
+
+void Simulation::refresh() {
+    constexpr milliseconds longest{50};
+    const auto directory = static_cast<std::uint32_t>(random_() % scenario_.store.directories);
+    const std::string path = random_() % 3 == 0 ? "/" : store_.directory(directory);
+    const std::uint64_t id = random_() | 1U;
+    microseconds last{0};
+    for (auto& node : nodes_) {
+        const microseconds delay = random_delay(longest);
+        last = std::max(last, delay);
+        after(delay, [&node, path, id] { node->refresh(path, id); });
+    }
+    oracle_.refreshed({.path = path, .began = now(), .returned = now() + last});
 }
 
 std::string Simulation::any_file() {
@@ -822,6 +842,7 @@ Scenario random_scenario(std::uint64_t seed, Faults faults) {
         scenario.pause_max = microseconds(between(1, 20000000));
         scenario.stragglers = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, nodes) : 0);
         scenario.straggling_max = microseconds(between(1, 3000));
+        scenario.refreshes = static_cast<std::uint32_t>(between(0, 2) == 0 ? between(1, 5) : 0);
     }
     return scenario;
 }
@@ -840,7 +861,7 @@ std::string describe(const Scenario& s) {
          << s.slow_disks << " (" << s.slow_disk_delay.count() << " us), stall " << s.stall_begin.count()
          << "+" << s.stall.count() << (s.extents == Scenario::Extents::coded ? " us, coded" : " us")
          << ", slow nodes " << s.slow_nodes << " (" << s.slow_bytes_per_ms << " bytes/ms), changes "
-         << s.file_changes << ", budget " << s.cache_budget_bytes;
+         << s.file_changes << ", refreshes " << s.refreshes << ", budget " << s.cache_budget_bytes;
     return text.str();
 }
 

@@ -71,6 +71,7 @@ struct Scenario {
     microseconds one_way_cut_max{2000000};
     std::uint32_t clock_jumps = 0;  // of a node's clock, forwards
     microseconds clock_jump_max{5000000};
+    std::uint32_t refreshes = 0;  // of a directory or of everything, on each node at a time of its own
     std::uint32_t crashes = 0;
     std::uint32_t crashes_noticed = 0;  // of them: the others are told, each at a time of its own
     std::uint32_t pauses = 0;           // of a node, which then goes on
@@ -176,6 +177,7 @@ class Simulation {
     void divide();
     void cut_one_way();
     void schedule_faults();
+    void refresh();
     void change_a_file();
     std::string any_file();
     void schedule_roll_calls();

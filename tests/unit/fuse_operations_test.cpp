@@ -153,6 +153,7 @@ class FuseOperations : public testing::Test {
     void deliver(const ObjectKey& key) {
         ObjectKey any_version = key;
         any_version.version = 0;
+        any_version.generation = 0;
         const auto found = objects.find(any_version);
         cache.deliver(key, found != objects.end() ? found->second : make_error(ENOENT));
     }
@@ -812,8 +813,9 @@ TEST_F(FuseOperations, GivesAttributesWithTheNamesAndCountsOnlyWhatItGave) {
     EXPECT_EQ(few[1].number, 1U);
     EXPECT_EQ(few[2].size, extent_bytes + 100);
     EXPECT_EQ(few[2].inode, lookup(t, "big").inode);
-    const auto links = parse(readdir(t, 4096, 4, Operations::Entries::with_attributes).text,
-                             Operations::Entries::with_attributes);
+    const auto links =
+        parse(readdir(t, 4096, few.back().offset + 1, Operations::Entries::with_attributes).text,
+              Operations::Entries::with_attributes);
     EXPECT_EQ(links.front().name, "in");
     EXPECT_EQ(links.front().size, std::string("/m/t/file").size());
 }
@@ -973,11 +975,12 @@ TEST_F(FuseOperations, BytesOfAShortLifeAreReadEachTime) {
 TEST_F(FuseOperations, NamesOfAShortLifeAreListedEachTime) {
     const InodeId t = tree();
     give_lifetime({.kind = ObjectKind::directory, .path = "/t"});
-    readdir(t, 4096, 0, Operations::Entries::names);
+    const auto entries =
+        parse(readdir(t, 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
     EXPECT_EQ(contents_invalidated, std::vector<InodeId>{t});
     readdir(t, 4096, 0, Operations::Entries::with_attributes);
     EXPECT_EQ(contents_invalidated, (std::vector<InodeId>{t, t})) << "each time";
-    readdir(t, 4096, 7, Operations::Entries::names);
+    readdir(t, 4096, entries.back().offset, Operations::Entries::names);
     EXPECT_EQ(contents_invalidated, (std::vector<InodeId>{t, t, t})) << "also of their end";
     readdir(root_inode, 4096, 0, Operations::Entries::names);
     EXPECT_EQ(contents_invalidated.size(), 3U);
@@ -1125,11 +1128,29 @@ TEST_F(FuseHugeDirectory, NamesOfTwoVersionsAreNotMixed) {
     objects[directory] = directory_of(8, 1);
     put_pieces(1);
     EXPECT_EQ(list(4096), all_from(1));
+    objects[piece(0)] = make_object(directory_of(8, 1)->content, error_lifetime);
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE);
     put_directory("/t", {{"a", "", attributes_of(S_IFREG, 20)}});
+    objects[piece(0)] = make_object(objects.at(directory)->content, error_lifetime);
     drop("/t");
     EXPECT_EQ(readdir(tree(), 4096, middle, Operations::Entries::names).error, ESTALE)
         << "a small one by now";
+}
+
+TEST_F(FuseOperations, WhoHasBegunGoesOnWithTheNamesOfTheBeginning) {
+    const InodeId t = tree();
+    const auto first =
+        parse(readdir(t, 3 * 32, 0, Operations::Entries::names).text, Operations::Entries::names);
+    const auto rest = [&] { return readdir(t, 4096, first.back().offset, Operations::Entries::names).text; };
+    const std::string before = rest();
+    Directory now;
+    now.version = 2;
+    objects[{.kind = ObjectKind::directory, .path = "/t"}] = make_directory(now);
+    cache.refresh("/t", 5);
+    EXPECT_EQ(rest(), before);
+    const auto anew = parse(readdir(t, 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
+    EXPECT_EQ(anew.size(), 2U) << "nothing but the dots";
+    EXPECT_EQ(rest(), before);
 }
 
 TEST_F(FuseHugeDirectory, WhoBeginsGetsTheNamesThatThereAre) {

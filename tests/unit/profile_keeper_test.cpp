@@ -168,13 +168,14 @@ class ProfileKeeperTest : public testing::Test {
     std::vector<std::string> fetched;
     Cache cache{{}, [this](const ObjectKey& key, FetchFor) { fetched.push_back(key.path); }};
     NoFiles no_files;
-    ProgressLoop loop{
-        loop_options(),
-        {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},
-        [this](const std::string&, const std::string& argument) { return answer_of(Rank{0}, argument); },
-        [](const std::string&, const std::string&, const ProgressLoop::Parts&) {
-            return std::optional<std::string>();
-        }};
+    ProgressLoop loop{loop_options(),
+                      {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},
+                      [this](const std::string&, const std::string& argument, const ProgressLoop::Later&) {
+                          return answer_of(Rank{0}, argument);
+                      },
+                      [](const std::string&, const std::string&, const ProgressLoop::Parts&) {
+                          return std::optional<std::string>();
+                      }};
 
   private:
     std::unique_ptr<ProfileKeeper> keeper_;

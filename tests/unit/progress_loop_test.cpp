@@ -62,12 +62,13 @@ class ProgressLoopTest : public testing::Test {
     const Trees trees{{"/app"}};
     Cache cache{{}, [](const ObjectKey&, FetchFor) {}};
     NoFiles no_files;
-    ProgressLoop loop{options(),
-                      {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},
-                      [](const std::string&, const std::string&) { return std::string(); },
-                      [](const std::string&, const std::string&, const ProgressLoop::Parts&) {
-                          return std::optional<std::string>();
-                      }};
+    ProgressLoop loop{
+        options(),
+        {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},
+        [](const std::string&, const std::string&, const ProgressLoop::Later&) { return std::string(); },
+        [](const std::string&, const std::string&, const ProgressLoop::Parts&) {
+            return std::optional<std::string>();
+        }};
 };
 
 // Other nodes wait for answers during a turn.
