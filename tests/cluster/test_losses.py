@@ -230,6 +230,7 @@ class Refresh(SurvivalTestCase):
         self.assertIn(f"not refreshed on {host}", done.stderr)
         self.refresh("cn0", "later")
         self.stop_well()
+        wait_until(lambda: not self.hosts.processes(*LAUNCH_DAEMONS), 30, "the end of the launcher's daemons")
 
 
 class SlurmSurvival(SurvivalTestCase, SlurmTestCase):

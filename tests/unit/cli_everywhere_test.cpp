@@ -107,6 +107,7 @@ TEST_F(EverywhereTest, OneCallReachesAnyNumberOfHosts) {
         write_program(launcher_.program, R"sh(#!/bin/sh
 echo "$*" >>"$0.calls"
 for word; do case $word in *asked-*) cp "${word#*=}" "$0.hosts" ;; esac; done
+sed 's/^/copper-done /' "$0.hosts"
 )sh");
         launcher_.family = family;
         EXPECT_TRUE(run_on_hosts(launcher_, hosts, {"true"}).empty());
@@ -115,6 +116,18 @@ for word; do case $word in *asked-*) cp "${word#*=}" "$0.hosts" ;; esac; done
         std::filesystem::remove(launcher_.program + ".calls");
         std::filesystem::remove(launcher_.program + ".hosts");
     }
+}
+
+// Open MPI's, with --enable-recovery.
+TEST_F(EverywhereTest, ALauncherMayCallAFailureASuccess) {
+    write_program(launcher_.program, "#!/bin/sh\necho copper-done done1\n");
+    EXPECT_TRUE(run_on_hosts(launcher_, {"done1"}, {"true"}).empty());
+    write_program(launcher_.program, R"sh(#!/bin/sh
+case $* in *done1,*) echo copper-done done1 ;; *) exit 1 ;; esac
+)sh");
+    const auto troubles = run_on_hosts(launcher_, {"done1", "broken2"}, {"true"});
+    ASSERT_EQ(troubles.size(), 1U);
+    EXPECT_EQ(troubles.front().host, "broken2");
 }
 
 TEST_F(EverywhereTest, OnlyHostsThatAreNotDoneAreAskedAlone) {

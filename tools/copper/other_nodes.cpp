@@ -38,7 +38,8 @@ std::vector<Trouble> run_on_silent_nodes(const std::vector<std::string>& command
     auto everywhere = found.front().record.run_everywhere;
     everywhere.insert(everywhere.end(), command.begin(), command.end());
     const auto output = capture(everywhere, hosts_patience, variables_of_application());
-    const bool done = output && succeeded(*output);
+    const bool done = output && succeeded(*output) &&
+                      lines_behind(done_prefix, output->text).size() >= found.front().record.nodes;
     return done ? std::vector<Trouble>() : std::vector<Trouble>{{.host = "all other nodes"}};
 }
 

@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 
 // A node answers when no lookup below the path is under way, and those may wait for a slow filesystem.
 constexpr std::chrono::milliseconds patience{60000};
-// For a successor of a lost daemon.
-constexpr std::chrono::milliseconds successor_patience{20000};
+// For what a node does alone, and for the successor of a lost daemon.
+constexpr std::chrono::milliseconds patience_here{20000};
 constexpr std::chrono::milliseconds look_every{100};
 
 struct RefreshOptions {
@@ -99,9 +99,9 @@ void note_done(const ControlReply& reply, std::set<std::uint32_t>& done) {
 }
 
 // On this node, what is not done yet: a successor serves alone, and only a program on its node reaches it.
-Result<void> refresh_here(const std::string& mount, const ControlRequest& request,
-                          std::set<std::uint32_t>& done) {
-    const auto until = std::chrono::steady_clock::now() + successor_patience;
+Result<void> refresh_here(const std::string& mount, ControlRequest request, std::set<std::uint32_t>& done) {
+    request.patience = patience_here;
+    const auto until = std::chrono::steady_clock::now() + patience_here;
     for (;;) {
         std::string left;
         for (const auto& [directory, record] : instances_of_job(mount)) {
