@@ -122,9 +122,46 @@ Foresight Cache::foresight(const ObjectKey& any_generation) {
     return is_foreseen ? Foresight::foreseen : Foresight::unforeseen;
 }
 
+// Bytes of another version than was asked for, or an error, of a path that somebody has refreshed, perhaps
+// since they were read: by now, the file may be of the version asked for.
+bool Cache::may_be_outdated(const ObjectKey& key, const Object& object) const {
+    const Extent* extent = object.extent();
+    const bool is_as_asked = key.version == 0 || !is_extent(key) ||
+                             (extent != nullptr && hash_of(version_of(extent->attributes)) == key.version);
+    return !is_as_asked && generations_.of({.kind = ObjectKind::entry, .path = key.path}) != 0;
+}
+
+void Cache::drop_outdated() {
+    for (auto& guarded : shards_) {
+        std::vector<KeptPtr> dropped;
+        {
+            auto shard = guarded.lock();
+            for (auto slot = shard->begin(); slot != shard->end();) {
+                const auto current = slot++;
+                Slot& content = current->second;
+                const ObjectKey& key = current->first;
+                if (content.kept != nullptr &&
+                    (key.generation != generations_.of(key) || may_be_outdated(key, *content.kept->object))) {
+                    dropped.push_back(std::move(content.kept));
+                    if (content.waiters.empty()) {
+                        shard->erase(current);
+                    }
+                }
+            }
+        }
+        for (const auto& kept : dropped) {
+            eviction_.remove(kept);
+        }
+    }
+}
+
 void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
     const TimePoint now = options_.clock();
-    const auto expires = object->lifetime ? std::optional(now + *object->lifetime) : std::nullopt;
+    auto lifetime = object->lifetime;
+    if (may_be_outdated(key, *object)) {
+        lifetime = std::min(lifetime.value_or(doubtful_lifetime), doubtful_lifetime);
+    }
+    const auto expires = lifetime ? std::optional(now + *lifetime) : std::nullopt;
     const auto kept = std::make_shared<Kept>(key, object, footprint(key, *object), expires);
     std::vector<Waiter> waiters;
     std::uint32_t demands = 0;

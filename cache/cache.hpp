@@ -64,6 +64,10 @@ class Cache {
     // Programs of this node see what lies at `path` and below anew. False: this refresh has been here before.
     bool refresh(const std::string& path, std::uint64_t id) { return generations_.add(path, id); }
 
+    // Drops what no program of this node asks for any more since the last refresh, and what was found of
+    // files that were not of the version asked for: they may be by now. Takes a step for each object.
+    void drop_outdated();
+
     // The key of this object as it is now.
     ObjectKey current(ObjectKey key) const {
         key.generation = generations_.of(key);
@@ -111,6 +115,7 @@ class Cache {
     // All memory allocated for an object and its entry.
     static std::uint64_t footprint(const ObjectKey& key, const Object& object);
     bool is_current(const Slot& slot) const;
+    bool may_be_outdated(const ObjectKey& key, const Object& object) const;
     void forget(const KeptPtr& kept);
 
     const Options options_;

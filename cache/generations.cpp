@@ -8,12 +8,6 @@
 namespace copper {
 namespace {
 
-// It tells of the entries of a directory.
-bool is_of_entries(ObjectKind kind) {
-    return kind == ObjectKind::directory || kind == ObjectKind::names || kind == ObjectKind::batch ||
-           kind == ObjectKind::xattr_batch || kind == ObjectKind::acl_batch;
-}
-
 // A read gives the bytes of this version, or says that the file is of another one.
 bool is_named_by_content(const ObjectKey& key) {
     const bool has_bytes = key.kind == ObjectKind::extent || key.kind == ObjectKind::own_extent ||
@@ -33,19 +27,16 @@ bool Generations::add(const std::string& path, std::uint64_t id) {
         state->ids.pop_front();
     }
     Sums sums = *state->sums;
+    sums.of_all += id;
     const auto same = std::ranges::find(sums.paths, path, &Refreshed::path);
     if (path == "/") {
         sums.of_everything += id;
     } else if (same != sums.paths.end()) {
         same->sum += id;
-    } else {
+    } else if (sums.paths.size() < paths_max) {
         sums.paths.push_back({.path = path, .sum = id});
-    }
-    if (sums.paths.size() > paths_max) {
-        for (const Refreshed& refreshed : sums.paths) {
-            sums.of_everything += refreshed.sum;
-        }
-        sums.paths.clear();
+    } else {
+        sums.are_too_many = true;
     }
     state->sums = std::make_shared<const Sums>(std::move(sums));
     any_ = true;
@@ -57,10 +48,13 @@ std::uint64_t Generations::of(const ObjectKey& key) const {
         return 0;
     }
     const std::shared_ptr<const Sums> sums = state_.lock()->sums;
+    if (sums->are_too_many) {
+        return sums->of_all;
+    }
+    const bool has_bytes = key.kind == ObjectKind::extent || key.kind == ObjectKind::own_extent;
     std::uint64_t sum = sums->of_everything;
     for (const Refreshed& refreshed : sums->paths) {
-        if (is_within(key.path, refreshed.path) ||
-            (is_of_entries(key.kind) && key.path == parent_path(refreshed.path))) {
+        if (is_within(key.path, refreshed.path) || (!has_bytes && is_within(refreshed.path, key.path))) {
             sum += refreshed.sum;
         }
     }

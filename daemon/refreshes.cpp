@@ -18,6 +18,7 @@
 #include "base/host_name.hpp"
 #include "base/json_text.hpp"
 #include "base/path.hpp"
+#include "daemon/control/control.hpp"
 
 namespace copper {
 namespace {
@@ -55,14 +56,19 @@ void name_again(const std::string& mount, const std::vector<std::string>& trees)
     for (const std::string& tree : trees) {
         directories.insert(mount + tree);  // what the view shows
     }
-    // A process of its own: this one must not wait for the mirror.
-    answer_in_time(patience_to_name, [&] {
+    if (directories.empty()) {
+        return;
+    }
+    // A process of its own: this one must not wait for the mirror. If this one is lost, it must not keep
+    // the supervisor from seeing that.
+    const auto look = [&] {
         struct stat found = {};
         for (const std::string& directory : directories) {
             static_cast<void>(::lstat(directory.c_str(), &found));
         }
         return std::string();
-    });
+    };
+    answer_in_time(patience_to_name, look, Holds::nothing);
 }
 
 }  // namespace
@@ -70,8 +76,8 @@ void name_again(const std::string& mount, const std::vector<std::string>& trees)
 tl::expected<std::string, std::string> Refreshes::with_ids(const std::string& paths) {
     const auto wanted =
         read_json(paths, [](const json& read) { return read.get<std::vector<std::string>>(); });
-    if (!wanted || wanted->empty() || wanted->size() > paths_max) {
-        return tl::make_unexpected("a refresh takes 1 to " + std::to_string(paths_max) + " paths");
+    if (!wanted || wanted->empty() || wanted->size() > refreshed_paths_max) {
+        return tl::make_unexpected("a refresh takes 1 to " + std::to_string(refreshed_paths_max) + " paths");
     }
     std::random_device random;
     std::uniform_int_distribution<std::uint64_t> any_id(1);

@@ -23,8 +23,6 @@ namespace copper {
 // All functions belong to the loop's thread.
 class Refreshes {
   public:
-    static constexpr std::size_t paths_max = 64;  // of one refresh
-
     // The last ones must outlive it. There is no session before the mount, and none if it fails.
     Refreshes(std::string mount, Trees trees, Cache& cache, const std::unique_ptr<Session>& session)
         : mount_(std::move(mount)), trees_(std::move(trees)), cache_(cache), session_(session) {}

@@ -55,17 +55,24 @@ class EntryBuffer {
 };
 
 // Offsets count the entries passed: ".", "..", then the directory's names. Between two requests, it may have
-// got other names (a refresh), so the upper half of an offset tells which ones it counts.
+// got other names (a refresh), so the upper bits of an offset tell which ones it counts. Those of names in
+// one piece have 31 bits: a program of 32 bits may know no larger ones.
 constexpr std::uint64_t dot_entries = 2;
 constexpr unsigned tag_shift = 32;
 constexpr std::uint64_t tag_mask = 0x7fffffff;  // the kernel's offsets are signed
+constexpr unsigned tag_shift_of_one_piece = 12;
+constexpr std::uint64_t tag_mask_of_one_piece = 0x7ffff;
+static_assert(dot_entries + piece_entries < 1U << tag_shift_of_one_piece);
 
 std::uint64_t tag_of(const Directory& directory) {
-    return std::max<std::uint64_t>(directory.version & tag_mask, 1) << tag_shift;
+    return directory.has_all_names() ? std::max<std::uint64_t>(directory.version & tag_mask_of_one_piece, 1)
+                                           << tag_shift_of_one_piece
+                                     : std::max<std::uint64_t>(directory.version & tag_mask, 1) << tag_shift;
 }
 
 std::uint64_t position_of(std::uint64_t offset) {
-    return offset & ((std::uint64_t{1} << tag_shift) - 1);
+    const unsigned shift = offset >> tag_shift != 0 ? tag_shift : tag_shift_of_one_piece;
+    return offset & ((std::uint64_t{1} << shift) - 1);
 }
 
 // How many pieces to fetch ahead of a program that lists a huge directory.
@@ -126,7 +133,7 @@ class Operations::KnownAttributes {
 // `names` are those of the directory from the `first` one on.
 void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& request,
                               const ObjectPtr& directory, const Listing& names, std::uint64_t first) {
-    const auto& [inode, range, path, attempts] = request;
+    const auto& [inode, range, path, asked, attempts] = request;
     EntryBuffer buffer(range.bytes_max, range.entries);
     const std::uint64_t tag = tag_of(*directory->directory());
     std::uint64_t at = position_of(range.offset);
@@ -156,7 +163,7 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
         const bool is_unsettled =
             !unsettled_.is_empty() && unsettled_.contains(join_path(request.path, name));
         if (const auto whole = is_unsettled ? std::nullopt : known.find(position, name)) {
-            told = look_up(inode, name, *whole);
+            told = look_up(inode, name, asked, *whole);
         }
         if (told) {
             counted.push_back(told->inode);
@@ -262,16 +269,18 @@ void Operations::readdir(ReplyPtr reply, InodeId inode, DirectoryRange range) {
     }
     counters_.hot_paths.count(*path, {});
     const bool begins = range.offset == 0 && options_.trees.contains(*path);
-    cache_.get(
-        {.kind = ObjectKind::directory, .path = *path},
-        answering(std::move(reply),
-                  [this, begins, request = DirectoryRequest{.inode = inode, .range = range, .path = *path}](
-                      const ReplyPtr& answer, const ObjectPtr& object) {
-                      if (begins) {
-                          walk_.listed(request.path, object);
-                      }
-                      answer_directory(answer, request, object);
-                  }));
+    cache_.get({.kind = ObjectKind::directory, .path = *path},
+               answering(std::move(reply),
+                         [this, begins,
+                          request =
+                              DirectoryRequest{
+                                  .inode = inode, .range = range, .path = *path, .asked = inodes_.doubts()}](
+                             const ReplyPtr& answer, const ObjectPtr& object) {
+                             if (begins) {
+                                 walk_.listed(request.path, object);
+                             }
+                             answer_directory(answer, request, object);
+                         }));
 }
 
 }  // namespace copper

@@ -37,8 +37,8 @@ class InodeRecords {
         InodeId inode;  // 0: removed
         InodeId parent;
         std::uint64_t lookups;
-        std::uint32_t children : 31;  // inodes below it; a successor counts anew
-        std::uint32_t is_doubted : 1 = 0;
+        std::uint32_t children : 31;       // inodes below it; a successor counts anew
+        std::uint32_t is_doubted : 1 = 0;  // InodeTable::doubt()
         InodeState state;
         std::uint8_t name_bytes;
         // A mark of the Version that the Listing had told when a read found another one; 0: none was found.

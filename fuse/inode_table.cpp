@@ -275,8 +275,10 @@ InodeTable::Place InodeTable::State::place(const Record& record) const {
 }
 
 std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_view name,
-                                                    const Attributes& attributes, Filesystem filesystem) {
+                                                    const Attributes& attributes, Filesystem filesystem,
+                                                    std::optional<std::uint64_t> asked) {
     auto state = state_.lock();
+    const bool is_of_before = asked && *asked != doubts_;
     const Position above = state->find(parent);
     if (above == 0) {
         return std::nullopt;
@@ -295,6 +297,9 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
     }
     if (position == 0) {
         position = state->add_below(parent, name, InodeState::listed, attributes, numbers);
+        if (position != 0 && is_of_before) {
+            state->records.at(position).is_doubted = 1;
+        }
     } else if (state->records.at(position).state == InodeState::listed) {
         position = state->replace(position, attributes);
         state->records.at(position).outdated = 0;
@@ -303,7 +308,9 @@ std::optional<InodeTable::Told> InodeTable::look_up(InodeId parent, std::string_
         return std::nullopt;
     }
     Record& record = state->records.at(position);
-    record.is_doubted = 0;
+    if (!is_of_before) {
+        record.is_doubted = 0;
+    }
     InodeRecords::set_lookups(record, record.lookups + 1);
     return told_of(record);
 }
@@ -330,54 +337,64 @@ void InodeTable::detach(InodeId inode) {
     }
 }
 
-InodeTable::Position InodeTable::State::find_path(std::string_view path) const {
+std::pair<InodeTable::Position, std::string_view> InodeTable::State::find_on_the_way(
+    std::string_view path) const {
     Position position = find(root_inode);
-    while (position != 0 && path.size() > 1) {
-        path.remove_prefix(1);
+    path.remove_prefix(1);
+    while (!path.empty()) {
         const std::string_view name = path.substr(0, path.find('/'));
-        position = find(records.at(position).inode, name);
-        path.remove_prefix(name.size());
+        const Position below = find(records.at(position).inode, name);
+        if (below == 0) {
+            break;
+        }
+        position = below;
+        path.remove_prefix(std::min(name.size() + 1, path.size()));
     }
-    return position;
+    return {position, path};
 }
 
 InodeTable::Below InodeTable::doubt(const std::string& path) {
     Below below;
     auto state = state_.lock();
-    const Position top = state->find_path(path);
-    if (top != 0 && S_ISDIR(state->records.at(top).attributes.mode)) {
-        // Whether a directory lies there. All that a record says of its place is its parent.
-        std::unordered_map<InodeId, bool> lies_below = {{root_inode, false}};
-        lies_below[state->records.at(top).inode] = true;
-        std::vector<InodeId> way;
-        state->records.for_each([&](Position position) {
-            Record& record = state->records.at(position);
-            InodeId above = S_ISDIR(record.attributes.mode) ? record.inode : record.parent;
-            for (way.clear(); !lies_below.contains(above); above = state->at(above).parent) {
-                way.push_back(above);
-            }
-            const bool is_below = lies_below[above];
-            for (const InodeId inode : way) {
-                lies_below[inode] = is_below;
-            }
-            if (!is_below) {
-                return;
-            }
-            record.is_doubted = 1;
-            if (S_ISDIR(record.attributes.mode)) {
-                below.directories.push_back(record.inode);
-            }
-            if (is_named(record) && position != top) {
-                below.names.push_back({.parent = record.parent, .name = std::string(record.name())});
-            }
-        });
-    } else if (top != 0) {
-        state->records.at(top).is_doubted = 1;
+    ++doubts_;
+    const auto [top, rest] = state->find_on_the_way(path);
+    Record& found = state->records.at(top);
+    if (!rest.empty()) {
+        // The kernel may know that it is absent, or one of the directories above it.
+        below.directories.push_back(found.inode);
+        below.names.push_back({.parent = found.inode, .name = std::string(rest.substr(0, rest.find('/')))});
+        return below;
     }
-    if (const Position above = state->find_path(parent_path(path)); above != 0 && path != "/") {
-        const InodeId parent = state->records.at(above).inode;
-        below.directories.push_back(parent);
-        below.names.push_back({.parent = parent, .name = std::string(base_name(path))});
+    // Whether a directory lies there. All that a record says of its place is its parent.
+    std::unordered_map<InodeId, bool> lies_below = {{root_inode, false}};
+    lies_below[found.inode] = true;
+    std::vector<InodeId> way;
+    state->records.for_each([&](Position position) {
+        Record& record = state->records.at(position);
+        const bool is_directory = S_ISDIR(record.attributes.mode);
+        InodeId above = is_directory ? record.inode : record.parent;
+        for (way.clear(); !lies_below.contains(above); above = state->at(above).parent) {
+            way.push_back(above);
+        }
+        const bool is_below = lies_below[above];
+        for (const InodeId inode : way) {
+            lies_below[inode] = is_below;
+        }
+        if (!is_below && position != top) {
+            return;
+        }
+        record.is_doubted = 1;
+        if (is_directory) {
+            below.directories.push_back(record.inode);
+        }
+        // The kernel may still have a nameless one under its name.
+        if (record.inode != root_inode && position != top) {
+            below.names.push_back({.parent = record.parent, .name = std::string(record.name())});
+        }
+    });
+    if (found.inode != root_inode) {
+        below.directories.push_back(found.parent);
+        below.names.push_back({.parent = found.parent, .name = std::string(found.name())});
     }
     return below;
 }
@@ -462,6 +479,7 @@ std::optional<InodeTable::Place> InodeTable::supersede(InodeId inode, const Attr
     const InodeId current_inode = current != nullptr ? current->inode : inode;
     const std::uint16_t outdated = current != nullptr ? listed_mark(*current) : 0;
     const NumberSpace numbers = state->records.at(meant != 0 ? meant : position).numbers;
+    const bool is_doubted = state->records.at(position).is_doubted != 0;  // then the read may be as old
     if (current_inode != inode && (version_of(current->attributes) == version_of(attributes) ||
                                    attributes.changed < current->attributes.changed)) {
         return place;
@@ -470,7 +488,11 @@ std::optional<InodeTable::Place> InodeTable::supersede(InodeId inode, const Attr
         state->take_name(meant);
     }
     if (state->kept < kept_max) {
-        state->add_below(place.parent, place.name, InodeState::kept, attributes, numbers, outdated);
+        const Position added =
+            state->add_below(place.parent, place.name, InodeState::kept, attributes, numbers, outdated);
+        if (added != 0 && is_doubted) {
+            state->records.at(added).is_doubted = 1;
+        }
     }
     state->remove_if_unused(current_inode);
     return place;

@@ -1,6 +1,7 @@
 // Maps the kernel's inodes to paths.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -40,7 +41,7 @@ inline constexpr InodeId root_inode = 1;
 //                  that told another Version before.
 //   hand_out()     listed -> read, kept -> kept_and_read, with the Version found if it has the same size
 //   supersede()    new -> kept, for a name that now means another file
-//   doubt()        the same state, and if the next Listing tells another Version: nameless
+//   doubt()        the same state. If a Listing then tells another Version: nameless
 //   any of them, and detach(): the inode that the name meant -> nameless
 //
 // An inode with others below it stays, too. An inode takes some 150 bytes and its name.
@@ -62,8 +63,10 @@ class InodeTable {
     // Counts one lookup of `name` in `parent` and returns its inode, which stays the same while it is known.
     // Nothing if no memory is left, or `parent` is unknown (the kernel never asks that).
     enum class Filesystem { of_parent, own };  // Listing::Entry::begins_filesystem
+    // `asked`: doubts() before `attributes` were asked for; nothing: now.
     std::optional<Told> look_up(InodeId parent, std::string_view name, const Attributes& attributes,
-                                Filesystem filesystem = Filesystem::of_parent);
+                                Filesystem filesystem = Filesystem::of_parent,
+                                std::optional<std::uint64_t> asked = std::nullopt);
 
     enum class Known { still, no_more };
     Known forget(InodeId inode, std::uint64_t lookups);
@@ -77,11 +80,14 @@ class InodeTable {
         std::string name;
     };
     struct Below {
-        std::vector<InodeId> directories;  // names in them may be out of date: also the parent of `path`
-        std::vector<Name> names;           // `path` is the last one, the root has none
+        std::vector<InodeId> directories;  // names in them may be out of date: also the one that has `path`
+        std::vector<Name> names;           // the last one leads to `path`, if that is not the root
     };
-    // Whatever lies there may be another file or directory by now. Takes a step for each inode.
+    // Whatever lies there may be another file or directory by now, until a lookup that began later tells the
+    // same Version. Takes a step for each inode.
     Below doubt(const std::string& path);
+    // How often doubt() has been called.
+    std::uint64_t doubts() const { return doubts_; }
 
     std::optional<std::string> path(InodeId inode);
 
@@ -140,7 +146,8 @@ class InodeTable {
 
         Position find(InodeId inode) const;
         Position find(InodeId parent, std::string_view name) const;
-        Position find_path(std::string_view path) const;
+        // The last inode on the way to a path, and what is left of that.
+        std::pair<Position, std::string_view> find_on_the_way(std::string_view path) const;
         Record& at(InodeId inode) const { return records.at(find(inode)); }
 
         void restore(const Attributes& root);
@@ -166,6 +173,7 @@ class InodeTable {
     };
 
     Guarded<State> state_;
+    std::atomic<std::uint64_t> doubts_ = 0;
 };
 
 }  // namespace copper

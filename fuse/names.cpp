@@ -80,13 +80,13 @@ Attributes Operations::attributes_told(const Listing::Entry& entry) const {
 }
 
 std::optional<InodeTable::Told> Operations::look_up(InodeId parent, std::string_view name,
-                                                    const Listing::Entry& entry) {
+                                                    std::uint64_t asked, const Listing::Entry& entry) {
     return inodes_.look_up(
         parent, name, attributes_told(entry),
-        entry.begins_filesystem ? InodeTable::Filesystem::own : InodeTable::Filesystem::of_parent);
+        entry.begins_filesystem ? InodeTable::Filesystem::own : InodeTable::Filesystem::of_parent, asked);
 }
 
-void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
+void Operations::answer_lookup(const ReplyPtr& reply, const LookupRequest& request,
                                const Resolution& resolution) {
     const auto& found = resolution.found;
     if (!found) {
@@ -95,13 +95,13 @@ void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std:
     }
     // What is mounted later on the backing side appears in the root. The few names that are absent there are
     // asked for each time.
-    const bool may_appear = !*found && parent == root_inode;
+    const bool may_appear = !*found && request.parent == root_inode;
     const auto caching = resolution.lasts && !may_appear ? KernelCaching::forever : KernelCaching::never;
     if (!*found) {
         reply->entry(0, {}, caching);
         return;
     }
-    const auto told = look_up(parent, name, (*found)->view());
+    const auto told = look_up(request.parent, base_name(request.path), request.asked, (*found)->view());
     if (!told) {
         reply->error(ENOMEM);
         return;
@@ -113,29 +113,30 @@ void Operations::answer_lookup(const ReplyPtr& reply, InodeId parent, const std:
 
 // Of a file that was changing when a program read it. The snapshot may know an older version of it than its
 // bytes are of by now, in another size. So the bytes are asked for first.
-void Operations::answer_unsettled_lookup(const ReplyPtr& reply, InodeId parent, const std::string& path,
+void Operations::answer_unsettled_lookup(const ReplyPtr& reply, const LookupRequest& request,
                                          const Resolution& resolution) {
-    const std::string name(base_name(path));
     const auto& found = resolution.found;
     const bool is_file = found && *found && S_ISREG((*found)->attributes.mode);
-    const auto told = is_file ? look_up(parent, name, (*found)->view()) : std::nullopt;
+    const auto told = is_file
+                          ? look_up(request.parent, base_name(request.path), request.asked, (*found)->view())
+                          : std::nullopt;
     if (!told) {
-        unsettled_.remove(path);
-        answer_lookup(reply, parent, name, resolution);
+        unsettled_.remove(request.path);
+        answer_lookup(reply, request, resolution);
         return;
     }
-    cache_.get(extent_key(path, told->attributes, Source::shared),
-               answering(reply, [this, parent, path, name, resolution, told = *told](
-                                    const ReplyPtr& answer, const ObjectPtr& object) {
+    cache_.get(extent_key(request.path, told->attributes, Source::shared),
+               answering(reply, [this, request, resolution, told = *told](const ReplyPtr& answer,
+                                                                          const ObjectPtr& object) {
                    const bool is_unsettled = object->error() == std::errc::resource_unavailable_try_again;
                    if (!is_unsettled) {
-                       unsettled_.remove(path);
+                       unsettled_.remove(request.path);
                    }
                    const Extent* extent = object->extent();
                    if (extent != nullptr && version_of(extent->attributes) != version_of(told.attributes)) {
                        inodes_.supersede(told.inode, extent->attributes);
                    }
-                   answer_lookup(answer, parent, name,
+                   answer_lookup(answer, request,
                                  {.found = resolution.found, .lasts = resolution.lasts && !is_unsettled});
                    inodes_.forget(told.inode, 1);
                }));
@@ -156,22 +157,24 @@ void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
         reply->error(ENAMETOOLONG);
         return;
     }
-    entries_.resolve(*directory, std::string(name),
-                     answering(std::move(reply), [this, parent, path = join_path(*directory, name),
-                                                  arrived = SteadyClock::now()](
-                                                     const ReplyPtr& answer, const Resolution& resolution) {
-                         if (unsettled_.contains(path)) {
-                             answer_unsettled_lookup(answer, parent, path, resolution);
-                         } else {
-                             answer_lookup(answer, parent, std::string(base_name(path)), resolution);
-                         }
-                         counters_.lookup_latency.record(SteadyClock::now() - arrived);
-                         const bool is_absent = resolution.found && !*resolution.found;
-                         counters_.hot_paths.count(path, {.absent = is_absent ? 1U : 0U});
-                         if (is_absent && is_bytecode(base_name(path))) {
-                             ++counters_.bytecode_absent;
-                         }
-                     }));
+    LookupRequest request{.parent = parent, .path = join_path(*directory, name), .asked = inodes_.doubts()};
+    entries_.resolve(
+        *directory, std::string(name),
+        answering(std::move(reply), [this, request = std::move(request), arrived = SteadyClock::now()](
+                                        const ReplyPtr& answer, const Resolution& resolution) {
+            const std::string& path = request.path;
+            if (unsettled_.contains(path)) {
+                answer_unsettled_lookup(answer, request, resolution);
+            } else {
+                answer_lookup(answer, request, resolution);
+            }
+            counters_.lookup_latency.record(SteadyClock::now() - arrived);
+            const bool is_absent = resolution.found && !*resolution.found;
+            counters_.hot_paths.count(path, {.absent = is_absent ? 1U : 0U});
+            if (is_absent && is_bytecode(base_name(path))) {
+                ++counters_.bytecode_absent;
+            }
+        }));
 }
 
 void Operations::forget(InodeId inode, std::uint64_t lookups) {

@@ -1,5 +1,6 @@
 #include "fuse/notifier.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <string_view>
@@ -45,34 +46,51 @@ void Notifier::name(InodeId parent, const std::string& name, std::function<void(
 // directories that are older than the refresh must have ended, since the kernel keeps their answers: it drops
 // a name only when no lookup and no listing is under way in the directory (fuse_reverse_inval_entry() takes
 // its lock), whether there is such a name or not.
-bool Notifier::below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> then) {
-    return refreshes_->submit(
-        [session = session_, stopped = stopped_, &inodes, paths = std::move(paths), then = std::move(then)] {
-            const auto drop = [&](InodeId parent, std::string_view name) {
-                if (!*stopped) {
-                    fuse_lowlevel_notify_inval_entry(session, parent, name.data(), name.size());
-                }
-            };
-            for (const std::string& path : paths) {
-                constexpr std::string_view no_name = ".copper-refresh";
-                const auto wait = *stopped ? InodeTable::Below() : inodes.doubt(path);
-                for (const InodeId directory : wait.directories) {
-                    drop(directory, no_name);
-                }
-                const auto below = *stopped ? InodeTable::Below() : inodes.doubt(path);
-                for (const auto& [parent, name] : below.names) {
-                    drop(parent, name);
-                }
-                for (const InodeId directory : below.directories) {
-                    if (!*stopped) {
-                        fuse_lowlevel_notify_inval_inode(session, directory, 0, 0);
-                    }
-                }
-            }
-            if (!*stopped) {
-                then();
-            }
+bool Notifier::below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> first,
+                     std::function<void()> then) {
+    const auto over = std::make_shared<std::promise<void>>();
+    {
+        auto under_way = under_way_.lock();
+        std::erase_if(*under_way, [](const std::future<void>& one) {
+            return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
         });
+        under_way->push_back(over->get_future());
+    }
+    // Not `this`, as above. And `inodes` is there until `stopped`: see end().
+    return refreshes_->submit([session = session_, stopped = stopped_, over, &inodes,
+                               paths = std::move(paths), first = std::move(first), then = std::move(then)] {
+        const auto drop = [&](InodeId parent, std::string_view name) {
+            if (!*stopped) {
+                fuse_lowlevel_notify_inval_entry(session, parent, name.data(), name.size());
+            }
+        };
+        const auto doubt = [&](const std::string& path) {
+            return *stopped ? InodeTable::Below() : inodes.doubt(path);
+        };
+        if (!*stopped) {
+            first();
+        }
+        for (const std::string& path : paths) {
+            constexpr std::string_view no_name = ".copper-refresh";
+            const auto before = doubt(path);
+            for (const InodeId directory : before.directories) {
+                drop(directory, no_name);
+            }
+            const auto now = doubt(path);
+            for (const auto& [parent, name] : now.names) {
+                drop(parent, name);
+            }
+            for (const InodeId directory : now.directories) {
+                if (!*stopped) {
+                    fuse_lowlevel_notify_inval_inode(session, directory, 0, 0);
+                }
+            }
+        }
+        if (!*stopped) {
+            then();
+        }
+        over->set_value();
+    });
 }
 
 bool Notifier::end(Thread& thread) {
@@ -90,7 +108,15 @@ bool Notifier::end(Thread& thread) {
 bool Notifier::end() {
     const bool names_ended = end(names_);
     const bool contents_ended = end(contents_);
-    return end(refreshes_) && names_ended && contents_ended;
+    const auto until = std::chrono::steady_clock::now() + notice_time_max;
+    auto under_way = under_way_.lock();
+    const bool refreshes_ended = std::ranges::all_of(*under_way, [until](const std::future<void>& one) {
+        return one.wait_until(until) == std::future_status::ready;
+    });
+    if (!refreshes_ended) {
+        static_cast<void>(refreshes_.release());
+    }
+    return names_ended && contents_ended && refreshes_ended;
 }
 
 }  // namespace copper

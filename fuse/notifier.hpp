@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/guarded.hpp"
 #include "base/thread_pool.hpp"
 #include "fuse/fuse_api.hpp"
 #include "fuse/inode_table.hpp"
@@ -30,7 +32,9 @@ class Notifier {
     // What the kernel knows at these paths and below is out of date. `then` runs once, when the kernel has
     // dropped that: what a program looks up from then on, it asks for. Never, if nothing is mounted any more.
     // False: so many refreshes wait already that this one does not. `inodes` must live until end().
-    [[nodiscard]] bool below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> then);
+    // `first` runs before, in the same thread.
+    [[nodiscard]] bool below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> first,
+                             std::function<void()> then);
 
     // Nothing is mounted any more, so the names are dropped already.
     void stop() { *stopped_ = true; }
@@ -43,17 +47,20 @@ class Notifier {
     fuse_session* const session_;
     const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
     using Thread = std::unique_ptr<ThreadPool>;
-    static Thread make_thread() {
-        return std::make_unique<ThreadPool>(ThreadPool::Options{.threads_max = 1, .queued_max = 1024});
+    static Thread make_thread(std::size_t threads = 1) {
+        return std::make_unique<ThreadPool>(ThreadPool::Options{.threads_max = threads, .queued_max = 1024});
     }
     static bool end(Thread& thread);
 
     // Each waits for the kernel where nobody else may: to drop a name, until no lookup in the directory is
     // under way; to drop bytes, until no read of them is. Such a read may itself wait for a name to be
-    // dropped. And nobody waits for a refresh, which drops many.
+    // dropped. And nobody waits for a refresh, which drops many: one that waits for a filesystem that hangs
+    // holds up no other one.
     Thread names_ = make_thread();
     Thread contents_ = make_thread();
-    Thread refreshes_ = make_thread();
+    static constexpr std::size_t refreshes_max = 8;  // at once
+    Thread refreshes_ = make_thread(refreshes_max);
+    Guarded<std::vector<std::future<void>>> under_way_;  // the ends of refreshes
 };
 
 }  // namespace copper

@@ -97,18 +97,24 @@ class Operations {
     void tell_space(const ReplyPtr& reply, const std::string& path);
     std::string target_told(const Listing::Entry& entry) const;
     Attributes attributes_told(const Listing::Entry& entry) const;
-    std::optional<InodeTable::Told> look_up(InodeId parent, std::string_view name,
+    // The state of a lookup.
+    struct LookupRequest {
+        InodeId parent = 0;
+        std::string path;
+        std::uint64_t asked = 0;  // InodeTable::doubts(), when it began
+    };
+    std::optional<InodeTable::Told> look_up(InodeId parent, std::string_view name, std::uint64_t asked,
                                             const Listing::Entry& entry);
-    void answer_lookup(const ReplyPtr& reply, InodeId parent, const std::string& name,
-                       const Resolution& resolution);
-    void answer_unsettled_lookup(const ReplyPtr& reply, InodeId parent, const std::string& path,
+    void answer_lookup(const ReplyPtr& reply, const LookupRequest& request, const Resolution& resolution);
+    void answer_unsettled_lookup(const ReplyPtr& reply, const LookupRequest& request,
                                  const Resolution& resolution);
     // The state of a readdir.
     struct DirectoryRequest {
         InodeId inode = 0;
         DirectoryRange range;
         std::string path;
-        int attempts = 2;  // to start again if the directory has other names
+        std::uint64_t asked = 0;  // as of a lookup
+        int attempts = 2;         // to start again if the directory has other names
 
         std::uint64_t entries_passed() const;
     };

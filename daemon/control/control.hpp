@@ -19,6 +19,7 @@ namespace copper {
 inline constexpr std::size_t control_request_bytes_max = 64U << 10;
 inline constexpr std::size_t control_reply_bytes_max = 256U << 20;
 inline constexpr std::uint32_t control_nodes_max = 1U << 20;
+inline constexpr std::size_t refreshed_paths_max = 64;  // by one request
 
 // Verbs. Every node answers with one JSON object.
 namespace verb {

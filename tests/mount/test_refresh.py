@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 
 sys.dont_write_bytecode = True
 
@@ -226,11 +227,90 @@ class Refresh(RefreshTestCase):
             self.refresh_paths(path)
             self.assertEqual([str(number)], self.texts("d/a"))
 
+    def test_a_link_on_the_way_that_leads_elsewhere(self):
+        for version in ("v1", "v2"):
+            os.mkdir(f"{self.tree}/{version}")
+            self.write(f"{version}/tool", version)
+        os.symlink("v1", f"{self.tree}/current")
+        self.refresh()
+        self.assertEqual(["v1"], self.texts("current/tool"))
+        os.unlink(f"{self.tree}/current")
+        os.symlink("v2", f"{self.tree}/current")
+        self.refresh("current/tool")
+        self.assertEqual(["v2"], self.texts("current/tool"))
+
+    def test_a_directory_that_only_some_nodes_know(self):
+        self.assertFalse(os.path.lexists(self.mirrored(1, "d/deep")))
+        os.mkdir(f"{self.tree}/d/deep")
+        self.write("d/deep/f", "f")
+        self.refresh("d/a")
+        self.assertEqual("f", pathlib.Path(self.mirrored(0, "d/deep/f")).read_text(encoding="utf-8"))
+        self.write("d/deep/f2", "f2")
+        self.refresh("d/deep/f2")
+        self.assertEqual(["f2"], self.texts("d/deep/f2"))
+
+    def test_the_former_version_once_more(self):
+        """Renaming its directory changes nothing in a file, not even its stamps."""
+        os.mkdir(f"{self.tree}/cur")
+        self.write("cur/f", "version a\n")
+        self.refresh("")
+        self.on_each_node(lambda tree: os.stat(f"{tree}/cur/f").st_size)
+        os.rename(f"{self.tree}/cur", f"{self.tree}/old")
+        os.mkdir(f"{self.tree}/cur")
+        self.write("cur/f", "B")
+        for node in range(NODES):
+            with contextlib.suppress(OSError):  # ESTALE: listed, and not read
+                pathlib.Path(self.mirrored(node, "cur/f")).read_bytes()
+        self.refresh("")
+        self.assertEqual(["B"], self.texts("cur/f"))
+        os.rename(f"{self.tree}/cur", f"{self.tree}/bad")
+        os.rename(f"{self.tree}/old", f"{self.tree}/cur")
+        self.refresh("")
+        self.assertEqual(["version a\n"], self.texts("cur/f"))
+
+    def test_in_the_view(self):
+        """There, the original's paths show the snapshot."""
+        program = copper_program()
+        if subprocess.run([program, "run", "--view", "bind", "--mount", self.job.root(0), "--", "true"], check=False).returncode != 0:
+            self.skipTest("this machine allows no view")
+        self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/late"))
+        self.write("d/late", "late")
+        script = f"test ! -e {self.tree}/d/late; {program} refresh --mount {self.job.mount} {self.tree}/d/late && cat {self.tree}/d/late"
+        done = self.run_program(program, "run", "--view", "bind", "--mount", self.job.root(0), "--", "sh", "-c", script)
+        self.assertEqual(b"late", done.stdout)
+        self.assertEqual(["late"], self.texts("d/late"))
+
+    def test_names_that_are_no_text(self):
+        name = os.fsencode(self.tree) + b"/d/lat\xe9n"
+        pathlib.Path(os.fsdecode(name)).write_text("text", encoding="utf-8")
+        done = subprocess.run([copper_program(), "refresh", "--mount", self.job.mount, name], capture_output=True, check=False)
+        self.assertEqual(2, done.returncode)
+        self.assertIn(b"its name is not UTF-8", done.stderr)
+
+    def test_many_paths(self):
+        done = self.refresh(*(f"d/{number}" for number in range(100)), expected=2)
+        self.assertIn("at most 64 paths", done.stderr)
+
     def test_wrong_use(self):
         done = self.refresh("nothing", expected=1)
         self.assertIn("nothing: no such path", done.stderr)
+        self.assertEqual(2, self.job.command("refresh", "--mount", self.job.mount, "").returncode)
         done = self.job.command("refresh", "--mount", f"{self.tree}/no-mirror")
         self.assertNotEqual(0, done.returncode)
+
+    def test_daemons_lost_meanwhile(self):
+        """Whatever they were doing: a successor serves, and shows what is new."""
+        for number in range(4):  # not so many that the supervisor gives up
+            self.texts("d/a")
+            self.write("d/a", str(number))
+            lost = self.job.daemons()[1]
+            refresh = threading.Thread(target=self.refresh, args=("",))
+            refresh.start()
+            time.sleep(0.003 * number)
+            os.kill(lost, 9)
+            refresh.join()
+            self.assertEqual([str(number)], self.texts("d/a"))
+            wait_until(lambda was=lost: self.job.daemons()[1] not in (None, was), SECONDS_MAX, "a successor")
 
     def test_lost_daemon(self):
         self.texts("d/a")

@@ -283,5 +283,45 @@ TEST(Cache, ReadingAheadLeavesRoomForWhatIsInFlight) {
     EXPECT_EQ(f.cache.read_ahead_extents(), 16U);
 }
 
+TEST(Cache, AsksAnewAfterARefresh) {
+    Fixture fixture;
+    const ObjectKey entry{.kind = ObjectKind::entry, .path = "/a/b"};
+    const auto ignore = [](const ObjectPtr&) {};
+    fixture.cache.get(entry, ignore);
+    fixture.cache.deliver(entry, object_of(1));
+    EXPECT_TRUE(fixture.cache.refresh("/a", 5));
+    EXPECT_FALSE(fixture.cache.refresh("/a", 5));
+    fixture.cache.get(entry, ignore);
+    ASSERT_EQ(fixture.fetched.size(), 2U);
+    EXPECT_EQ(fixture.fetched[1], fixture.cache.current(entry));
+    EXPECT_NE(fixture.fetched[1], entry);
+    fixture.cache.deliver(fixture.fetched[1], object_of(2));
+    EXPECT_EQ(fixture.cache.statistics().objects, 2U);
+    fixture.cache.drop_outdated();
+    EXPECT_EQ(fixture.cache.statistics().objects, 1U);
+    EXPECT_NE(fixture.cache.find(fixture.fetched[1]), nullptr);
+}
+
+// By now, the file may be of the version that was asked for.
+TEST(Cache, KeepsBytesOfAnotherVersionUntilARefresh) {
+    Fixture fixture;
+    const auto object = object_of(1);
+    const std::uint64_t version = hash_of(version_of(object->extent()->attributes));
+    const ObjectKey right{.kind = ObjectKind::extent, .path = "/a/b", .version = version};
+    const ObjectKey other{.kind = ObjectKind::extent, .path = "/a/b", .version = version + 1};
+    fixture.cache.deliver(right, object);
+    fixture.cache.deliver(other, object);
+    fixture.cache.drop_outdated();
+    EXPECT_NE(fixture.cache.find(other), nullptr);
+    fixture.cache.refresh("/a", 5);
+    fixture.cache.drop_outdated();
+    EXPECT_NE(fixture.cache.find(right), nullptr);
+    EXPECT_EQ(fixture.cache.find(other), nullptr);
+    fixture.cache.deliver(other, object);  // read before, perhaps
+    fixture.now += doubtful_lifetime;
+    EXPECT_EQ(fixture.cache.find(other), nullptr);
+    EXPECT_NE(fixture.cache.find(right), nullptr);
+}
+
 }  // namespace
 }  // namespace copper

@@ -266,7 +266,7 @@ TEST_F(InodeTableTest, FindsAllBelowAPath) {
     // The kernel may know that there is no such file.
     EXPECT_EQ(paths_of(table, table.doubt("/a/absent")), Paths{"/a/absent"});
     EXPECT_EQ(inodes(table.doubt("/a/absent")), Inodes{a});
-    EXPECT_EQ(paths_of(table, table.doubt("/absent/b")), Paths{});
+    EXPECT_EQ(paths_of(table, table.doubt("/absent/b")), Paths{"/absent"});
     EXPECT_EQ(paths_of(table, table.doubt("/")), (Paths{"/a", "/a/b", "/a/b/c", "/a/b/c/f", "/a/f", "/ab"}));
 }
 
@@ -282,6 +282,19 @@ TEST_F(InodeTableTest, ADoubtedInodeKeepsItsNameForItsVersionAlone) {
     EXPECT_NE(other, f) << "an older file took its place";
     EXPECT_EQ(table.attributes(f), file(2));
     EXPECT_EQ(table.attributes(other), file(1));
+}
+
+TEST_F(InodeTableTest, AnAnswerOfBeforeEndsNoDoubt) {
+    const InodeId f = look_up(table, root_inode, "f", file(1));
+    const auto before = table.doubts();
+    table.doubt("/");
+    const auto late = [&](std::string_view name) {
+        return table.look_up(root_inode, name, file(1), InodeTable::Filesystem::of_parent, before)->inode;
+    };
+    EXPECT_EQ(late("f"), f);
+    const InodeId g = late("g");
+    EXPECT_NE(look_up(table, root_inode, "f", file(2)), f);
+    EXPECT_NE(look_up(table, root_inode, "g", file(2)), g);
 }
 
 // The kernel keeps the target of a link.

@@ -18,17 +18,20 @@ TEST(Generations, CoverAPathAndWhatLiesBelow) {
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/b"), 5U);
     EXPECT_EQ(generation_of(generations, ObjectKind::directory, "/a/b/c"), 5U);
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/bc"), 0U);
-    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 0U);
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/b"), 0U);
 }
 
-TEST(Generations, CoverWhatTheDirectoryTellsOfAPath) {
+// A directory on the way may have been absent.
+TEST(Generations, CoverWhatIsKnownOfTheWayToAPath) {
     Generations generations;
     generations.add("/a/b", 5);
     for (const auto kind : {ObjectKind::directory, ObjectKind::names, ObjectKind::batch,
                             ObjectKind::xattr_batch, ObjectKind::acl_batch}) {
         EXPECT_EQ(generation_of(generations, kind, "/a"), 5U);
-        EXPECT_EQ(generation_of(generations, kind, "/"), 0U);
+        EXPECT_EQ(generation_of(generations, kind, "/"), 5U);
+        EXPECT_EQ(generation_of(generations, kind, "/b"), 0U);
     }
+    EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 5U);
 }
 
 TEST(Generations, DoNotCoverTheBytesOfAVersion) {
@@ -59,6 +62,17 @@ TEST(Generations, TakeARefreshOnce) {
     EXPECT_TRUE(generations.add("/a", 5));
     EXPECT_FALSE(generations.add("/a", 5));
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 5U);
+}
+
+TEST(Generations, OfManyPathsAreTheSameInAnyOrder) {
+    Generations one, other;
+    for (std::size_t i = 0; i < 2 * Generations::paths_max; ++i) {
+        one.add("/" + std::to_string(i), i + 1);
+        other.add("/" + std::to_string(2 * Generations::paths_max - 1 - i), 2 * Generations::paths_max - i);
+    }
+    for (const auto* path : {"/", "/1", "/100", "/other"}) {
+        EXPECT_EQ(generation_of(one, ObjectKind::entry, path), generation_of(other, ObjectKind::entry, path));
+    }
 }
 
 TEST(Generations, OfManyPathsCoverEverything) {

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "base/host_name.hpp"
@@ -17,6 +19,7 @@
 #include "tools/copper/mirror.hpp"
 #include "tools/copper/node_list.hpp"
 #include "tools/copper/other_nodes.hpp"
+#include "tools/copper/table.hpp"
 
 namespace copper::cli {
 
@@ -29,6 +32,7 @@ constexpr std::chrono::milliseconds patience{60000};
 // For what a node does alone, and for the successor of a lost daemon.
 constexpr std::chrono::milliseconds patience_here{20000};
 constexpr std::chrono::milliseconds look_every{100};
+constexpr int rounds_max = 8;  // to follow links
 
 struct RefreshOptions {
     std::string mount;
@@ -42,76 +46,117 @@ bool is_there(const std::string& path) {
     return ::lstat(path.c_str(), &found) == 0;
 }
 
-bool is_directory(const std::string& path) {
-    struct stat found = {};
-    return ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+// `path` and each link on the way to it, which may lead elsewhere by now, as paths without links before their
+// last name. What is not there is as it is told.
+std::set<std::string> places_of(fs::path path) {
+    constexpr int links_max = 40;
+    std::set<std::string> places;
+    for (int links = 0; links < links_max; ++links) {
+        fs::path way = "/";
+        fs::path target;
+        auto name = path.begin();
+        for (++name; name != path.end(); ++name) {
+            way /= *name;
+            std::error_code is_no_link;
+            target = fs::read_symlink(way, is_no_link);
+            if (!is_no_link) {
+                break;
+            }
+        }
+        places.insert(way.string());
+        if (name == path.end()) {
+            break;
+        }
+        fs::path behind = way.parent_path() / target;  // an absolute target replaces all before
+        for (++name; name != path.end(); ++name) {
+            behind /= *name;
+        }
+        path = behind.lexically_normal();
+    }
+    return places;
 }
 
-// The paths that `text` means: its own, which may be a link, and that of the file behind it. Either may be
-// new or gone. Nothing can be refreshed in a directory that the mirror does not have: then the first one that
-// it does not have is meant.
-Result<std::set<std::string>> paths_of(const std::vector<Found>& mirrors, const std::string& text) {
-    std::error_code error;
-    const fs::path given = fs::absolute(text, error).lexically_normal();
-    const fs::path name = given.has_filename() ? given : given.parent_path();  // "dir/"
-    std::set<std::string> paths = {
-        (fs::weakly_canonical(name.parent_path(), error) / name.filename()).string()};
-    if (const auto resolved = resolve_path(text)) {
-        paths.insert(*resolved);
+struct Wanted {
+    std::string text;  // as given
+    fs::path path;
+    bool was_there = false;
+};
+
+std::string in_mirror(const std::vector<Found>& mirrors, const std::string& path) {
+    for (const auto& mirror : mirrors) {
+        if (auto original = out_of_mirror(mirror.record.mount, path)) {
+            return std::move(*original);
+        }
     }
-    const std::string& mount = mirrors.front().record.mount;
-    std::set<std::string> found;
-    for (std::string path : paths) {
-        for (const auto& mirror : mirrors) {
-            path = out_of_mirror(mirror.record.mount, path).value_or(path);
-        }
-        if (!is_there(path) && !is_there(mount + path)) {
-            return failed(text + ": no such path");
-        }
-        while (path != "/" && !is_directory(mount + std::string(parent_path(path)))) {
-            path = parent_path(path);
-        }
-        found.insert(path);
-    }
-    return found;
+    return path;
 }
 
-Result<std::set<std::string>> all_paths_of(const std::vector<Found>& mirrors, const RefreshOptions& options) {
-    std::set<std::string> paths;
+Result<std::vector<Wanted>> wanted_by(const std::vector<Found>& mirrors, const RefreshOptions& options) {
+    std::vector<Wanted> all;
     for (const auto& text : options.paths) {
-        const auto meant =
-            options.local ? Result<std::set<std::string>>(std::set{text}) : paths_of(mirrors, text);
-        if (!meant) {
-            return tl::make_unexpected(meant.error());
+        std::error_code error;
+        const fs::path given = fs::absolute(text, error).lexically_normal();
+        if (text.empty() || error) {
+            return misused("PATH: '" + text + "' is none");
         }
-        paths.insert(meant->begin(), meant->end());
+        const fs::path path = given.has_filename() || given == "/" ? given : given.parent_path();  // "dir/"
+        if (nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) !=
+            nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) {
+            return misused(text + ": its name is not UTF-8: refresh a directory above it");
+        }
+        Wanted wanted{.text = text, .path = in_mirror(mirrors, path.string())};
+        wanted.was_there =
+            is_there(wanted.path) || is_there(mirrors.front().record.mount + wanted.path.string());
+        all.push_back(std::move(wanted));
     }
-    return options.paths.empty() ? std::set<std::string>{"/"} : paths;
+    return all;
 }
 
-// Adds the ranks that have done it.
-void note_done(const ControlReply& reply, std::set<std::uint32_t>& done) {
+// Fails if they are too many.
+Result<std::set<std::string>> places_of(const std::vector<Found>& mirrors, const std::vector<Wanted>& all) {
+    std::set<std::string> places;
+    for (const auto& wanted : all) {
+        for (const auto& place : places_of(wanted.path)) {
+            places.insert(in_mirror(mirrors, place));
+        }
+    }
+    if (places.size() > refreshed_paths_max) {
+        return misused("at most " + std::to_string(refreshed_paths_max) +
+                       " paths at a time, with the links on the way: refresh a directory above them");
+    }
+    return places;
+}
+
+struct Outcome {
+    std::set<std::uint32_t> done;                    // ranks
+    std::map<std::uint32_t, std::string> refused{};  // hosts that answered with an error, and it
+};
+
+void note(const ControlReply& reply, Outcome& outcome) {
     for (const auto& part : reply.parts) {
         if (part.body.is_object() && part.body.contains("error") && part.body["error"] == "") {
-            done.insert(part.rank);
+            outcome.done.insert(part.rank);
+            outcome.refused.erase(part.rank);
+        } else {
+            outcome.refused[part.rank] = text_of(part.body, "host") + ": " + text_of(part.body, "error");
         }
     }
 }
 
 // On this node, what is not done yet: a successor serves alone, and only a program on its node reaches it.
-Result<void> refresh_here(const std::string& mount, ControlRequest request, std::set<std::uint32_t>& done) {
+Result<void> refresh_here(const std::string& mount, ControlRequest request, Outcome& outcome) {
     request.patience = patience_here;
     const auto until = std::chrono::steady_clock::now() + patience_here;
     for (;;) {
         std::string left;
         for (const auto& [directory, record] : instances_of_job(mount)) {
-            if (record.without_mirror || done.contains(record.rank)) {
+            if (record.without_mirror || outcome.done.contains(record.rank)) {
                 continue;
             }
             if (const auto reply = ask(directory + "/control", request); reply && reply->error.empty()) {
-                note_done(*reply, done);
+                note(*reply, outcome);
             }
-            if (!done.contains(record.rank)) {
+            if (!outcome.done.contains(record.rank)) {
                 left = record.mount;
             }
         }
@@ -125,12 +170,43 @@ Result<void> refresh_here(const std::string& mount, ControlRequest request, std:
     }
 }
 
+// On all nodes.
+Result<void> refresh_places(const std::string& mount, const std::vector<Found>& found,
+                            const std::set<std::string>& places) {
+    const ControlRequest request{
+        .verb = verb::refresh, .argument = nlohmann::json(places).dump(), .patience = patience};
+    Outcome outcome;
+    const auto reply = ask_job(mount, found, request, "refresh");
+    if (reply) {
+        note(*reply, outcome);
+    }
+    if (auto here = refresh_here(mount, request, outcome); !here) {
+        return reply ? here : tl::make_unexpected(reply.error());
+    }
+    if (!outcome.refused.empty()) {
+        return failed("not refreshed on " + outcome.refused.begin()->second);
+    }
+    if (outcome.done.size() >= found.front().record.nodes) {
+        return {};
+    }
+    std::vector<std::string> command = {own_program(), "refresh", "--local", "--tell-host", "--mount", mount};
+    command.insert(command.end(), places.begin(), places.end());
+    const auto troubles =
+        run_on_silent_nodes(command, read_launch(mount), found, reply ? std::optional(*reply) : std::nullopt);
+    return troubles.empty() ? Result<void>()
+                            : failed("not refreshed on " + some_of(hosts_of(troubles)) +
+                                     ": programs there may see what was there before");
+}
+
 Result<void> run(const RefreshOptions& options) {
     const auto mount = mount_named(options.mount);
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
     const auto found = instances_of_job(*mount);
+    if (found.empty() && options.local) {
+        return {};  // the job goes on without a mirror here
+    }
     if (found.empty()) {
         return no_daemon_here(*mount, {.name = "refresh", .arguments = "..."});
     }
@@ -139,32 +215,36 @@ Result<void> run(const RefreshOptions& options) {
             return checked;
         }
     }
-    const auto paths = all_paths_of(found, options);
-    if (!paths) {
-        return tl::make_unexpected(paths.error());
-    }
-    const ControlRequest request{
-        .verb = verb::refresh, .argument = nlohmann::json(*paths).dump(), .patience = patience};
-    std::set<std::uint32_t> done;
     if (options.local) {
-        return refresh_here(*mount, request, done);
+        Outcome outcome;
+        return refresh_here(*mount, {.verb = verb::refresh, .argument = nlohmann::json(options.paths).dump()},
+                            outcome);
     }
-    const auto reply = ask_job(*mount, found, request, "refresh");
-    if (reply) {
-        note_done(*reply, done);
+    if (options.paths.empty()) {
+        return refresh_places(*mount, found, {"/"});
     }
-    if (auto here = refresh_here(*mount, request, done); !here) {
-        return reply ? here : tl::make_unexpected(reply.error());
+    const auto wanted = wanted_by(found, options);
+    if (!wanted) {
+        return tl::make_unexpected(wanted.error());
     }
-    if (done.size() < found.front().record.nodes) {
-        std::vector<std::string> command = {own_program(), "refresh", "--local",
-                                            "--tell-host", "--mount", *mount};
-        command.insert(command.end(), paths->begin(), paths->end());
-        const auto troubles = run_on_silent_nodes(command, read_launch(*mount), found,
-                                                  reply ? std::optional(*reply) : std::nullopt);
-        if (!troubles.empty()) {
-            return failed("not refreshed on " + some_of(hosts_of(troubles)) +
-                          ": programs there may see what was there before");
+    // In the view, what is to be refreshed tells where links lead, so they are followed once more.
+    std::set<std::string> refreshed;
+    for (int round = 0; round < rounds_max; ++round) {
+        const auto places = places_of(found, *wanted);
+        if (!places) {
+            return tl::make_unexpected(places.error());
+        }
+        if (*places == refreshed) {
+            break;
+        }
+        if (auto done = refresh_places(*mount, found, *places); !done) {
+            return done;
+        }
+        refreshed = *places;
+    }
+    for (const auto& [text, path, was_there] : *wanted) {
+        if (!was_there && !is_there(found.front().record.mount + path.string())) {
+            return failed(text + ": no such path");
         }
     }
     return {};
