@@ -357,7 +357,9 @@ InodeTable::Below InodeTable::doubt(const std::string& path) {
     Below below;
     auto state = state_.lock();
     ++doubts_;
-    const auto [top, rest] = state->find_on_the_way(path);
+    const auto last = state->find_on_the_way(path);
+    const Position top = last.first;
+    const std::string_view rest = last.second;
     Record& found = state->records.at(top);
     if (!rest.empty()) {
         // The kernel may know that it is absent, or one of the directories above it.

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -46,33 +47,31 @@ bool is_there(const std::string& path) {
     return ::lstat(path.c_str(), &found) == 0;
 }
 
-// `path` and each link on the way to it, which may lead elsewhere by now, as paths without links before their
-// last name. What is not there is as it is told.
-std::set<std::string> places_of(fs::path path) {
+// Where `path` leads, and each link on the way, which may lead elsewhere by now: as paths without links
+// before their last name. What is not there is as it is told.
+std::set<std::string> places_of(const fs::path& path) {
     constexpr int links_max = 40;
     std::set<std::string> places;
-    for (int links = 0; links < links_max; ++links) {
-        fs::path way = "/";
-        fs::path target;
-        auto name = path.begin();
-        for (++name; name != path.end(); ++name) {
-            way /= *name;
+    std::deque<fs::path> left(path.begin(), path.end());
+    fs::path way;
+    for (int links = 0; !left.empty() && links < links_max;) {
+        const fs::path name = left.front();
+        left.pop_front();
+        if (name.is_absolute() || name == "..") {
+            way = name.is_absolute() ? name : way.parent_path();
+        } else if (!name.empty() && name != ".") {
             std::error_code is_no_link;
-            target = fs::read_symlink(way, is_no_link);
-            if (!is_no_link) {
-                break;
+            const fs::path target = fs::read_symlink(way / name, is_no_link);
+            if (is_no_link) {
+                way /= name;
+                continue;
             }
+            ++links;
+            places.insert((way / name).string());
+            left.insert(left.begin(), target.begin(), target.end());
         }
-        places.insert(way.string());
-        if (name == path.end()) {
-            break;
-        }
-        fs::path behind = way.parent_path() / target;  // an absolute target replaces all before
-        for (++name; name != path.end(); ++name) {
-            behind /= *name;
-        }
-        path = behind.lexically_normal();
     }
+    places.insert(way.string());
     return places;
 }
 
@@ -95,11 +94,10 @@ Result<std::vector<Wanted>> wanted_by(const std::vector<Found>& mirrors, const R
     std::vector<Wanted> all;
     for (const auto& text : options.paths) {
         std::error_code error;
-        const fs::path given = fs::absolute(text, error).lexically_normal();
+        const fs::path path = fs::absolute(text, error);
         if (text.empty() || error) {
             return misused("PATH: '" + text + "' is none");
         }
-        const fs::path path = given.has_filename() || given == "/" ? given : given.parent_path();  // "dir/"
         if (nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) !=
             nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) {
             return misused(text + ": its name is not UTF-8: refresh a directory above it");
