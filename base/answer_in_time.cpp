@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 
+#include "base/processes.hpp"
 #include "base/read_in_time.hpp"
 #include "base/unique_fd.hpp"
 
@@ -20,22 +20,6 @@ void let_go_of_output() {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         ::dup2(nothing.get(), fd);
     }
-}
-
-// But for one, which gets the lowest number.
-int close_all_but(int kept) {
-    constexpr int lowest = 3;
-    ::dup2(kept, lowest);
-#ifdef SYS_close_range
-    if (::syscall(SYS_close_range, unsigned{lowest} + 1, ~0U, 0U) == 0) {  // Linux 5.9
-        return lowest;
-    }
-#endif
-    const long most = ::sysconf(_SC_OPEN_MAX);
-    for (int fd = lowest + 1; fd < most; ++fd) {
-        ::close(fd);
-    }
-    return lowest;
 }
 
 void answer(int to, const std::function<std::string()>& ask) {
@@ -74,8 +58,12 @@ std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
     }
     const UniqueFd reading(ends[0]);
     UniqueFd writing(ends[1]);
-    const bool begun = run_detached(
-        [&] { answer(holds == Holds::nothing ? close_all_but(writing.get()) : writing.get(), ask); });
+    const bool begun = run_detached([&] {
+        if (holds == Holds::nothing) {
+            close_descriptors_except({writing.get()});
+        }
+        answer(writing.get(), ask);
+    });
     if (!begun) {
         return ask();
     }

@@ -198,7 +198,8 @@ class Supervisor {
     }
 
   private:
-    // Returns when the daemon has ended.
+    // Returns when the daemon has ended, or is dead and cannot end: a thread that drops a name from the
+    // kernel's memory waits for a lookup in its directory, which nobody but a successor can answer.
     void wait_for_end() {
         silence_.emplace(pid_);
         while (true) {
@@ -225,11 +226,14 @@ class Supervisor {
                 end_view();
                 ::kill(pid_, SIGTERM);
             }
-            if (polled[0].revents != 0 && !hear()) {
+            if (polled[0].revents != 0 ? !hear() : is_dead()) {
                 return;
             }
         }
     }
+
+    // Its main thread has ended, which takes the others with it.
+    bool is_dead() const { return outlives_ && !is_running(pid_, pid_started_); }
 
     // `received`: the end of a pipe, on whose other end the daemon waits for a byte; then the namespaces.
     void keep_view(std::vector<UniqueFd> received) {
@@ -401,15 +405,16 @@ class Supervisor {
         }
     }
 
-    // The exit status, if the daemon is a child.
+    // The exit status, if the daemon is a child that has ended.
     std::optional<int> reap() {
         if (!is_successor_) {
             return std::nullopt;
         }
-        int status = 0;
-        retry_eintr([&] { return ::waitpid(pid_, &status, 0); });
         is_successor_ = false;
-        return status;
+        int status = 0;
+        const int wait = is_running(pid_, pid_started_) ? 0 : WNOHANG;
+        const pid_t ended = retry_eintr([&] { return ::waitpid(pid_, &status, wait); });
+        return ended == pid_ ? std::optional(status) : std::nullopt;
     }
 
     // Removes what the daemon left, but not what belongs to a later job that may have started here.

@@ -155,7 +155,7 @@ tl::expected<Opened, std::string> open_instance(const std::string& directory, Mi
     return Opened{.base = std::move(*base), .directory = std::move(*inner)};
 }
 
-// The lock. Nothing if the directory vanished meanwhile: try again.
+// The lock. Nothing if the directory or its lock vanished meanwhile: try again.
 tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
                                                                  Instance::Predecessor predecessor) {
     UniqueFd lock(::openat(directory, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -165,8 +165,11 @@ tl::expected<std::optional<UniqueFd>, std::string> lock_instance(int directory,
         }
         return tl::make_unexpected("cannot make the lock file: " + error_text());
     }
-    const int wait = predecessor == Instance::Predecessor::killed ? 0 : LOCK_NB;
-    if (retry_eintr([&] { return ::flock(lock.get(), LOCK_EX | wait); }) != 0) {
+    if (retry_eintr([&] { return ::flock(lock.get(), LOCK_EX | LOCK_NB); }) != 0) {
+        if (predecessor == Instance::Predecessor::killed) {
+            ::unlinkat(directory, lock_name, 0);
+            return std::nullopt;
+        }
         return tl::make_unexpected(error_text());
     }
     struct stat held = {};

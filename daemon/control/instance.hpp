@@ -57,8 +57,8 @@ std::optional<InstanceRecord> parse_instance_record(std::string_view text);
 class Instance {
   public:
     // `base`: the private directory, which is made if it is missing. Fails if it belongs to another user, or
-    // a live daemon serves this mount. `killed`: the previous daemon has just been killed and may still hold
-    // the directory for a moment, so wait for that.
+    // a live daemon serves this mount. `killed`: the previous daemon is dead. If it still holds the directory
+    // (one of its threads may wait in the kernel, perhaps for this daemon), it loses that.
     enum class Predecessor { none, killed };
     static tl::expected<Instance, std::string> claim(InstanceRecord record, const std::string& base,
                                                      Predecessor predecessor = Predecessor::none);

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ sys.dont_write_bytecode = True
 
 from copper import copper_program, wait_until
 from mounted import MountTestCase
+from slow_mounted import SlowTestCase
 
 NODES = 2
 SECONDS_MAX = 60
@@ -321,6 +323,60 @@ class Refresh(RefreshTestCase):
         self.write("d/more", "more")
         self.refresh("d")
         self.assertEqual(["new", "more"], self.texts("d/a", "d/more"))
+
+
+class OfAHungTree(SlowTestCase):
+    """A program waits for a name of a filesystem that hangs. So the kernel cannot drop names in that directory."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = self.make_directory()
+        os.mkdir(f"{self.source}/d")
+        pathlib.Path(f"{self.source}/d/a").write_text("a", encoding="utf-8")
+        slow = self.serve()
+        self.hung = slow.mount()
+        self.client = slow.clients[0]
+        self.tree = self.make_directory()
+        pathlib.Path(f"{self.tree}/a").write_text("old", encoding="utf-8")
+        self.job = self.launch(nodes=1, trees=[self.hung, self.tree])
+        os.stat(self.job.mirrored(0, f"{self.hung}/d"))
+        before = self.job.totals()["fuse"]["lookup"]
+        self.client.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.client.send_signal, signal.SIGCONT)
+        self.waiting = self.start("cat", self.job.mirrored(0, f"{self.hung}/d/a"))
+        wait_until(lambda: self.job.totals()["fuse"]["lookup"] > before, SECONDS_MAX, "a program that waits")
+        self.refreshing = self.start(copper_program(), "refresh", "--mount", self.job.mount, self.hung)
+        time.sleep(0.5)
+        self.assertIsNone(self.refreshing.poll())
+
+    def start(self, *words):
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def go_on(self):
+        self.client.send_signal(signal.SIGCONT)
+        self.assertEqual(b"a", self.waiting.communicate(timeout=SECONDS_MAX)[0])
+
+    def test_another_tree_is_refreshed(self):
+        file = pathlib.Path(self.job.mirrored(0, f"{self.tree}/a"))
+        self.assertEqual("old", file.read_text(encoding="utf-8"))
+        pathlib.Path(f"{self.tree}/a").write_text("another one", encoding="utf-8")
+        done = self.job.command("refresh", "--mount", self.job.mount, self.tree)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        self.assertEqual("another one", file.read_text(encoding="utf-8"))
+        self.go_on()
+        self.assertEqual((b"", b""), self.refreshing.communicate(timeout=SECONDS_MAX))
+
+    def test_a_lost_daemon_is_replaced(self):
+        """A thread of it waits in the kernel for what only its successor can answer."""
+        lost = self.job.daemons()[0]
+        os.kill(lost, signal.SIGKILL)
+        wait_until(lambda: self.job.daemons() not in ([], [lost]), SECONDS_MAX, "a successor")
+        self.assertEqual("old", pathlib.Path(self.job.mirrored(0, f"{self.tree}/a")).read_text(encoding="utf-8"))
+        self.go_on()
+        self.assertEqual((b"", b""), self.refreshing.communicate(timeout=SECONDS_MAX))
 
 
 class ListedMeanwhile(RefreshTestCase):
