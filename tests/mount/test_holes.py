@@ -146,7 +146,8 @@ class CostOfHoles(MountTestCase):
               f"{costs['sent']} sent, {costs['kept']} kept")
         for what, most in (("read", 0), ("sent", 10_000), ("kept", 10_000)):
             self.assertLessEqual(costs[what], most, what)
-        self.assertEqual(2 * HUGE, job.totals()["fuse"]["bytes_read"])
+        # The kernel asks for pages once more that it has dropped before they were read.
+        self.assertLessEqual(2 * HUGE, job.totals()["fuse"]["bytes_read"])
         self.assertEqual(0, sum(job.totals()["fallbacks"].values()))
 
     def test_zeros_that_are_no_hole(self):
