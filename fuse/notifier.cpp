@@ -41,11 +41,11 @@ void Notifier::name(InodeId parent, const std::string& name, std::function<void(
     }
 }
 
-// Every name below is dropped by itself: the kernel drops what is below a directory only if nobody uses it.
-// Names that are absent, which only the kernel knows, go with their directory. Before, requests in these
-// directories that are older than the refresh must have ended, since the kernel keeps their answers: it drops
-// a name only when no lookup and no listing is under way in the directory (fuse_reverse_inval_entry() takes
-// its lock), whether there is such a name or not.
+// Each name below the paths takes a call of its own: with a directory, the kernel drops only what nobody
+// uses. Names that are absent, which only the kernel knows, go with their directory. Before, requests in
+// these directories that are older than the refresh must have ended, since the kernel keeps their answers: it
+// drops a name only when no lookup and no listing is under way in the directory (fuse_reverse_inval_entry()
+// takes its lock), whether there is such a name or not.
 bool Notifier::below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> first,
                      std::function<void()> then) {
     const auto over = std::make_shared<std::promise<void>>();
