@@ -125,10 +125,12 @@ Foresight Cache::foresight(const ObjectKey& any_generation) {
 // Bytes of another version than was asked for, or an error, of a path that somebody has refreshed, perhaps
 // since they were read: by now, the file may be of the version asked for.
 bool Cache::may_be_outdated(const ObjectKey& key, const Object& object) const {
+    if (key.version == 0 || !is_extent(key) ||
+        generations_.of({.kind = ObjectKind::entry, .path = key.path}) == 0) {
+        return false;
+    }
     const Extent* extent = object.extent();
-    const bool is_as_asked = key.version == 0 || !is_extent(key) ||
-                             (extent != nullptr && hash_of(version_of(extent->attributes)) == key.version);
-    return !is_as_asked && generations_.of({.kind = ObjectKind::entry, .path = key.path}) != 0;
+    return extent == nullptr || hash_of(version_of(extent->attributes)) != key.version;
 }
 
 void Cache::drop_outdated() {
