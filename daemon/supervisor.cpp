@@ -47,6 +47,9 @@ constexpr milliseconds first_wait{500};
 constexpr milliseconds hang_time_min{10000};
 constexpr int hang_deadlines = 2;
 
+// How long the threads of a process may take to end after its first one.
+constexpr timespec last_thread_time{.tv_sec = 1, .tv_nsec = 0};
+
 enum class Word : std::uint8_t { keep, keep_view, hold, begin, is_alive, launcher_ends, release, dismiss };
 
 // One packet. `keep` comes with the two descriptors of a HandOver, `keep_view` with the end of a pipe and
@@ -183,7 +186,9 @@ class Supervisor {
         for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
             sigaddset(&watched_, signal);
         }
-        ::pthread_sigmask(SIG_BLOCK, &watched_, &mask_before_);
+        sigset_t blocked = watched_;
+        sigaddset(&blocked, SIGCHLD);  // for reap()
+        ::pthread_sigmask(SIG_BLOCK, &blocked, &mask_before_);
         signals_ = UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC));
     }
 
@@ -412,9 +417,21 @@ class Supervisor {
         }
         is_successor_ = false;
         int status = 0;
-        const int wait = is_running(pid_, pid_started_) ? 0 : WNOHANG;
-        const pid_t ended = retry_eintr([&] { return ::waitpid(pid_, &status, wait); });
-        return ended == pid_ ? std::optional(status) : std::nullopt;
+        const auto reaps = [&](int options) {
+            return retry_eintr([&] { return ::waitpid(pid_, &status, options); }) == pid_;
+        };
+        if (is_running(pid_, pid_started_)) {
+            return reaps(0) ? std::optional(status) : std::nullopt;
+        }
+        // It is a zombie already, but its last thread may take a moment, or not end at all (see is_dead()).
+        sigset_t child;
+        sigemptyset(&child);
+        sigaddset(&child, SIGCHLD);
+        bool is_reaped = reaps(WNOHANG);
+        while (!is_reaped && ::sigtimedwait(&child, nullptr, &last_thread_time) > 0) {
+            is_reaped = reaps(WNOHANG);
+        }
+        return is_reaped ? std::optional(status) : std::nullopt;
     }
 
     // Removes what the daemon left, but not what belongs to a later job that may have started here.
