@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -198,6 +199,7 @@ tl::expected<void, std::string> join(const View& view) {
 
 void uncover(const View& view, const std::string& device) {
     run_detached([&] {
+        ::prctl(PR_SET_NAME, "copperd-uncover");  // it may outlive the daemon by a moment
         // Neither the device nor the cache may outlive the mirror with this process.
         close_descriptors_except({view.mount_namespace.get(), view.user_namespace.get()});
         ::alarm(uncover_seconds_max);

@@ -148,7 +148,7 @@ wait
 [ "$1" != --version ] || exec echo '{VERSIONS[self.launcher]}'
 echo "$*" >>{calls}
 case $* in
-    *"stop --local"*) exit 0 ;;
+    *"stop --local"*) sed "s/^/copper-done /" {hosts}; exit 0 ;;
     *--launch=*) sleep 20; echo '{report}'; exec sleep 1000 ;;
     *) exec sleep 30 ;;
 esac

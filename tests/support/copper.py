@@ -109,6 +109,14 @@ def state_of(pid):
     return stat_of(pid)[0]
 
 
+def comm_of(pid):
+    """The name of its main thread; nothing if it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
 def nice_values(pid):
     """Those of all threads of a process; the main thread is the first one."""
     threads = [pid, *(thread for thread in map(int, os.listdir(f"/proc/{pid}/task")) if thread != pid)]
@@ -264,6 +272,9 @@ class Copper:
         self.directory = self.given_directory or tempfile.mkdtemp(prefix="copper-test-", dir="/tmp")
         return self
 
+    def program(self):
+        return copper_program()
+
     @property
     def mount(self):
         """The argument of --mount; node r's mirror is at mount.r."""
@@ -278,7 +289,7 @@ class Copper:
     def command(self, *words, seconds=COMMAND_SECONDS_MAX, environment=None):
         """Runs `copper WORDS...`; returns the finished process, whatever its exit code."""
         return subprocess.run(
-            [*self.prefix, copper_program(), *map(str, words)],
+            [*self.prefix, self.program(), *map(str, words)],
             env=environment or self.environment, capture_output=True, text=True, timeout=seconds,
             stdin=subprocess.DEVNULL, cwd="/")
 
@@ -347,13 +358,12 @@ class Copper:
             # A launcher's command line contains the daemon's program.
             return {pid: words for pid, words in processes_of(self.directory).items()
                     if any(os.path.basename(word) in ("copper", "copperd") for word in words)}
-        found = own()
-        if found and all(os.path.basename(words[0]) not in ("copper", "copperd") for words in found.values()):
-            # The daemons have ended, but a launcher may still be ending.
-            deadline = time.monotonic() + 2
-            while found and time.monotonic() < deadline:
-                time.sleep(0.02)
-                found = own()
+
+        def may_still_be_ending(pid, words):
+            return os.path.basename(words[0]) not in ("copper", "copperd") or comm_of(pid) == "copperd-uncover"
+        deadline = time.monotonic() + 2
+        while (found := own()) and all(may_still_be_ending(*one) for one in found.items()) and time.monotonic() < deadline:
+            time.sleep(0.02)
         return found
 
     def leftovers(self):
