@@ -19,10 +19,13 @@ import tempfile
 import time
 
 import must_hold
+import bulk
 from copper import Copper, build_directory, nodes_of, wait_until
 from hosts import Hosts, why_no_hosts
 from import_storm import package_tree, storm
 from must_hold import Row, bare, difference, resident_bytes
+from own_clients import OwnClients
+from slow_filesystem import SlowFilesystem
 
 FILE_BYTES = 256 << 20
 PAIRS = 21
@@ -455,8 +458,80 @@ def holes():
               f"{read:,}; {sent:,}; {kept:,} ({seconds:.1f} s)", max(read, sent, kept) < 1_000_000)
 
 
+# For one client, and for all together.
+BULK_MODEL = "client_bytes_per_second = {client}\ntotal_bytes_per_second = {total}\n"
+
+
+class Bulk:
+    """A context manager: a filesystem with a large file, for nodes that have a client each. `slower`: than 200 MB/s for one client
+    and 1 GB/s for all, and the file is so much smaller than 2 GiB."""
+
+    def __init__(self, slower=1):
+        self.slower = slower
+        self.mebibytes = 2048 // slower
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="copper-bench-", dir="/var/tmp"))
+            pathlib.Path(self.directory, "weights").mkdir()
+            for name in ("before", "model"):
+                bulk.write(f"{self.directory}/weights/{name}", self.mebibytes, version=1)
+            with open(f"{self.directory}/model.toml", "w", encoding="utf-8") as file:
+                file.write(BULK_MODEL.format(client=200e6 / self.slower, total=1e9 / self.slower))
+            self.filesystem = stack.enter_context(SlowFilesystem(f"{self.directory}/weights", f"{self.directory}/model.toml"))
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.stack.close()
+
+    @contextlib.contextmanager
+    def job(self, *options):
+        """Its clients have not read the file yet. Its daemons have memory for it, from another one."""
+        with OwnClients(self.filesystem, nodes=4, options=["--cache-bytes", self.mebibytes << 20, *options]) as job:
+            self.read_on_all(job, "before")
+            yield job
+
+    def read(self, paths, prefix=()):
+        """Reads them at once: the seconds until the last one is read."""
+        started = time.perf_counter()
+        found = bulk.results([bulk.start_reading(path, self.mebibytes, prefix) for path in paths])
+        assert set(found) == {"1"}, found
+        return time.perf_counter() - started
+
+    def read_on_all(self, job, name="model"):
+        return self.read([job.mirrored(node, f"{job.tree}/{name}") for node in range(job.nodes)], job.prefix)
+
+
+def stripes():
+    """A large file has several readers."""
+    runs = 3
+    for slower in (1, 8):
+        alone, ours, one_reader, bytes_read = [], [], [], set()
+        with Bulk(slower) as files:
+            def served():
+                return files.filesystem.counters()["bytes_read"]
+            for _ in range(runs):
+                alone.append(files.read([f"{files.filesystem.mount()}/model"]))
+                for times, readers in ((ours, 4), (one_reader, 1)):
+                    with files.job("--readers", readers) as job:
+                        before = served(), job.totals()["backing"]["bytes"]
+                        times.append(files.read_on_all(job))
+                        after = served(), job.totals()["backing"]["bytes"]
+                        bytes_read.add(tuple((b - a) / (files.mebibytes << 20) for a, b in zip(before, after)))
+        ratio, of_one = (statistics.median(times) / statistics.median(alone) for times in (ours, one_reader))
+        where = f"of {200 / slower:g} MB/s for one client and {1000 / slower:g} MB/s for all"
+        yield Row(f"{files.mebibytes} MiB read on all 4 nodes, on a filesystem {where}: time against one client that reads them alone "
+                  f"(median of {runs}, interleaved)", "at most 0.35 x",
+                  f"{ratio:.2f} x ({statistics.median(ours):.1f} s, {statistics.median(alone):.1f} s; with one reader {of_one:.2f} x)",
+                  ratio <= 0.35)
+        yield Row("the same: bytes that the filesystem handed out, and that Copper read, against the file's", "1 x",
+                  ", ".join(f"{served:.3f} x and {read:.3f} x" for served, read in sorted(bytes_read)), bytes_read == {(1.0, 1.0)})
+
+
 ROWS = {row.__name__: row for row in (cold, once, memory, change, twice, shards, small_shards, second, first, window, passthrough,
-                                      compress, compress_slow, holes)}
+                                      compress, compress_slow, holes, stripes)}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // docs/scale.md explains the figures.
 //
 //   build/bench/copper_scale --trace bench/traces/torch.json.gz --run first --nodes 64     one line of JSON
+//   build/bench/copper_scale --large-file 10240 --nodes 1024     a file of so many MiB, read by all nodes
 //   build/bench/copper_scale --arity     how long objects take to all of 8,192 nodes, by the arity of the
 //   tree
 #include <CLI/CLI.hpp>
@@ -32,6 +33,8 @@ struct Words {
     std::uint32_t cores = 0;
     double slowness = 1;
     std::size_t parts = 1;
+    std::uint32_t readers = 16;
+    std::uint32_t large_file = 0;
     bool is_arity = false;
 };
 
@@ -75,12 +78,14 @@ int simulate(const Words& words) {
     if (!model) {
         return fail(model.error());
     }
-    const auto trace = read_trace(words.trace);
+    const auto trace =
+        words.large_file != 0 ? trace_of_a_large_file(words.large_file) : read_trace(words.trace);
     if (!trace) {
         return fail(trace.error());
     }
     const ImportScenario scenario = slower({.nodes = words.nodes,
                                             .processes = words.processes,
+                                            .readers = words.readers,
                                             .filesystem = *model,
                                             .parts = words.parts,
                                             .cores = words.cores},
@@ -162,6 +167,11 @@ int main(int count, char** arguments) {
     app.add_option("--parts", words.parts, "Into which the import is cut to save memory")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
+    app.add_option("--readers", words.readers)->check(CLI::Range(1, 4096))->capture_default_str();
+    app.add_option("--large-file", words.large_file,
+                   "In the place of an import: all nodes read a file of so many MiB")
+        ->check(CLI::Range(1, 1 << 20))
+        ->excludes("--trace");
     app.add_flag("--arity", words.is_arity,
                  "How long objects take to all of 8,192 nodes, by the arity of the tree; nothing else");
     CLI11_PARSE(app, count, arguments);
@@ -169,5 +179,6 @@ int main(int count, char** arguments) {
         print_arities();
         return 0;
     }
-    return words.trace.empty() ? fail("--trace FILE is missing") : simulate(words);
+    return words.trace.empty() && words.large_file == 0 ? fail("--trace FILE or --large-file MIB is missing")
+                                                        : simulate(words);
 }

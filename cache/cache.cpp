@@ -209,11 +209,13 @@ void Cache::replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equ
 
 std::uint32_t Cache::read_ahead_extents() const {
     constexpr std::uint64_t budget_share = 8;
-    constexpr std::uint64_t of_a_file_max = 16;
-    constexpr std::uint64_t of_all_max = 32;
-    const std::uint64_t in_flight = std::min<std::uint64_t>(extents_in_flight_, of_all_max);
-    const std::uint64_t most = std::min(of_a_file_max, options_.budget_bytes / budget_share / extent_bytes);
-    return static_cast<std::uint32_t>(std::min(std::max<std::uint64_t>(most, 1), of_all_max - in_flight));
+    constexpr std::uint64_t of_all_min = 32;
+    const auto of_readers = std::uint64_t{ahead_of_a_reader_extents} * options_.readers;
+    const std::uint64_t of_budget = options_.budget_bytes / budget_share / extent_bytes;
+    const std::uint64_t of_a_file = std::max<std::uint64_t>(std::min(of_readers, of_budget), 1);
+    const std::uint64_t of_all = std::max(2 * of_a_file, of_all_min);
+    return static_cast<std::uint32_t>(
+        std::min(of_a_file, of_all - std::min(of_all, extents_in_flight_.load())));
 }
 
 Cache::Statistics Cache::statistics() const {

@@ -43,6 +43,7 @@ class Cache {
 
     struct Options {
         std::uint64_t budget_bytes = 0;
+        std::uint32_t readers = 1;  // that read a large file together
         Clock clock = std::chrono::steady_clock::now;
         std::function<void(const ObjectKey&)> on_demand = nullptr;  // a program asks for this object
     };
@@ -95,7 +96,8 @@ class Cache {
     // Replaces `object`, if it is still kept, by an equal object in other memory.
     void replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal);
 
-    // How many extents of a file to fetch ahead, given the budget and what other fetches have in flight.
+    // How many extents of a file to fetch ahead, so that all its readers have one to read, given the budget
+    // and what other fetches have in flight.
     std::uint32_t read_ahead_extents() const;
 
     Statistics statistics() const;

@@ -35,6 +35,14 @@ constexpr std::uint64_t extents_of(std::uint64_t file_bytes) {
 // An object travels whole, so it has at most this many bytes, plus a few that describe an extent.
 inline constexpr std::size_t object_bytes_max = extent_bytes;
 
+// A large file has several readers, each of which reads whole stripes. The first stripe, which is all that a
+// smaller file has, belongs to the reader of its file tree.
+inline constexpr std::uint32_t first_stripe_extents = 16;
+inline constexpr std::uint32_t stripe_extents = 4;
+// So many extents on their way from each reader keep them all busy, on 1,024 nodes (copper_scale
+// --large-file).
+inline constexpr std::uint32_t ahead_of_a_reader_extents = 4 * stripe_extents;
+
 // The names of a directory travel in pieces of so many, the attributes of its entries alone or in batches.
 inline constexpr std::size_t piece_entries = 2048;
 inline constexpr std::size_t batch_entries = 512;
@@ -325,8 +333,14 @@ struct ObjectKey {
     auto operator<=>(const ObjectKey&) const = default;
 };
 
-// The directory of the object's file tree. Readers are elected per file tree.
+// The directory of the object's file tree. Readers are elected per file tree, and per stripe of a large file.
 std::string_view file_tree_of(const ObjectKey& key);
+
+// Which stripe of its file an extent belongs to. 0, also for any other object: it goes with its file tree.
+constexpr std::uint32_t stripe_of(const ObjectKey& key) {
+    const bool is_of_file_tree = key.kind != ObjectKind::extent || key.index < first_stripe_extents;
+    return is_of_file_tree ? 0 : (key.index - first_stripe_extents) / stripe_extents + 1;
+}
 
 std::string to_string(const ObjectKey& key);
 

@@ -2,7 +2,9 @@
 // network at each extent.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace copper {
 
@@ -13,19 +15,27 @@ struct ExtentRange {
     bool operator==(const ExtentRange&) const = default;
 };
 
-// For one file. Like the kernel's (mm/readahead.c): the window starts with the second sequential read and
-// doubles while reads stay sequential. The first read fetches nothing ahead, because many programs read only
-// the beginning of a large file. Not thread-safe.
+// For one file, which several programs may read in order, each at another place. Like the kernel's
+// (mm/readahead.c): the window starts with the second sequential read and doubles while reads stay
+// sequential. The first read fetches nothing ahead, because many programs read only the beginning of a large
+// file. Not thread-safe.
 class ReadAhead {
   public:
+    static constexpr std::size_t streams_max = 8;
+
     // A program now reads the extents `read` of a file of `extents`. Returns the extents to fetch as well.
-    // Never returns an extent twice while reads stay sequential.
+    // Never returns an extent twice for reads that stay sequential.
     ExtentRange next(ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
 
   private:
-    bool begun_ = false;
-    std::uint32_t fetched_ = 0;  // the end of what was read or fetched ahead
-    std::uint32_t window_ = 0;
+    struct Stream {
+        std::uint32_t fetched = 0;  // the end of what was read or fetched ahead
+        std::uint32_t window = 0;
+
+        bool has_next(ExtentRange read) const;
+        ExtentRange next(ExtentRange read, std::uint32_t extents, std::uint32_t window_max);
+    };
+    std::vector<Stream> streams_;  // the latest first
 };
 
 }  // namespace copper

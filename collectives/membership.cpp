@@ -4,6 +4,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <limits>
+#include <string_view>
 #include <tuple>
 
 namespace copper {
@@ -11,13 +13,27 @@ namespace {
 
 constexpr std::size_t changes_told_max = news_told_max - 2;  // and two for news_for()
 
-std::uint64_t weight(std::uint64_t office, std::uint64_t what) {
-    return XXH3_64bits_withSeed(&what, sizeof(what), office);
-}
+// Which office an object belongs to: the one with the highest weight.
+class Claim {
+  public:
+    Claim(const ObjectKey& key, std::size_t offices) {
+        const std::uint32_t stripe = stripe_of(key);
+        const std::string_view of = stripe == 0 ? file_tree_of(key) : std::string_view(key.path);
+        what_ = XXH3_64bits_withSeed(of.data(), of.size(), stripe);
+        if (stripe > 0) {
+            in_turn_ = (XXH3_64bits(of.data(), of.size()) + stripe) % offices;
+        }
+    }
 
-std::uint64_t hash_of_text(std::string_view text) {
-    return XXH3_64bits(text.data(), text.size());
-}
+    std::uint64_t weight(std::size_t office) const {
+        return office == in_turn_ ? std::numeric_limits<std::uint64_t>::max()
+                                  : XXH3_64bits_withSeed(&what_, sizeof(what_), office);
+    }
+
+  private:
+    std::uint64_t what_ = 0;
+    std::optional<std::size_t> in_turn_;
+};
 
 }  // namespace
 
@@ -162,38 +178,40 @@ std::vector<Rank> Membership::readers() const {
     return readers;
 }
 
-const Membership::Office& Membership::office_of(std::string_view file_tree) const {
-    const std::uint64_t what = hash_of_text(file_tree);
+const Membership::Office& Membership::office_of(const ObjectKey& key) const {
+    const Claim claim(key, offices_.size());
     const Office* chosen = nullptr;
     std::uint64_t highest = 0;
     for (std::size_t office = 0; office < offices_.size(); ++office) {
-        const std::uint64_t of_office = weight(office, what);
+        const std::uint64_t of_office = claim.weight(office);
         const bool is_better = chosen == nullptr || of_office > highest;
         if (is_better && offices_[office].holder) {
             highest = of_office;
             chosen = &offices_[office];
         }
     }
-    return chosen != nullptr ? *chosen : offices_[what % offices_.size()];
+    return chosen != nullptr ? *chosen : offices_.front();
 }
 
-Route Membership::route(std::string_view file_tree, std::size_t stripe) const {
-    const Office& office = office_of(file_tree);
+Route Membership::route(const ObjectKey& key) const {
+    const Office& office = office_of(key);
     const std::uint32_t trees = tree_count(size());
     std::uint32_t tree = office.tree;
-    // Not for the first one: at its own root, the reader would send to all children.
-    if (stripe > 0 && trees > 1) {
-        tree = static_cast<std::uint32_t>((tree + 1 + (stripe - 1) % (trees - 1)) % trees);
+    // Extents take the trees in turn, but not the reader's own: at its root, the reader would send to all
+    // children. The first one goes with the small objects.
+    const std::uint32_t turn = key.kind == ObjectKind::extent ? key.index : 0;
+    if (turn > 0 && trees > 1) {
+        tree = (tree + 1 + (turn - 1) % (trees - 1)) % trees;
     }
     // If all nodes have resigned or died, this node is as good as any.
     return {.reader = office.holder.value_or(self()), .tree = tree};
 }
 
-std::optional<Rank> Membership::next_reader(std::string_view file_tree, std::span<const Rank> tried) const {
-    const std::uint64_t what = hash_of_text(file_tree);
+std::optional<Rank> Membership::next_reader(const ObjectKey& key, std::span<const Rank> tried) const {
+    const Claim claim(key, offices_.size());
     std::vector<std::pair<std::uint64_t, std::size_t>> order;
     for (std::size_t office = 0; office < offices_.size(); ++office) {
-        order.emplace_back(weight(office, what), office);
+        order.emplace_back(claim.weight(office), office);
     }
     std::sort(order.rbegin(), order.rend());
     std::optional<Rank> resigned;

@@ -12,7 +12,6 @@
 #include <deque>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "cache/cache.hpp"
@@ -80,11 +79,12 @@ class Membership {
     std::vector<Rank> readers() const;
     // Rendezvous hashing (highest random weight; Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1),
     // 1998) spreads file trees over the offices that have a holder, so a loss moves only the file trees of
-    // the lost reader. `stripe`: the number of an object in a stream that is striped over the trees.
-    Route route(std::string_view file_tree, std::size_t stripe = 0) const;
+    // the lost reader. The stripes of a large file go to all offices in turn; those of an office that has no
+    // holder are spread in the same way.
+    Route route(const ObjectKey& key) const;
     // The reader to try if those in `tried` cannot read. One that has resigned is better than none. Nothing
     // if no other node is left.
-    std::optional<Rank> next_reader(std::string_view file_tree, std::span<const Rank> tried) const;
+    std::optional<Rank> next_reader(const ObjectKey& key, std::span<const Rank> tried) const;
 
     // The next node on the way up: the nearest live one above this node in the tree; above the root, the
     // reader. Nothing at the reader. So when a node dies, its children go to its parent, and no other node
@@ -113,7 +113,7 @@ class Membership {
     void change(Rank rank, Member member);
     void change_own(NodeState state);
     void fill(Office& office) const;
-    const Office& office_of(std::string_view file_tree) const;
+    const Office& office_of(const ObjectKey& key) const;
     TreeShape shape(std::uint32_t tree) const;
     void add_live(std::vector<Rank>& ranks, const TreeShape& shape, Rank rank, Rank reader) const;
 

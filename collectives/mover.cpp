@@ -96,7 +96,7 @@ bool Mover::is_cooperative(const ObjectKey& key) const {
 }
 
 Route Mover::route(const ObjectKey& key) const {
-    return membership_.route(file_tree_of(key), stripe_of(key));
+    return membership_.route(key);
 }
 
 const Finding* Mover::own_finding(const Wait& wait) const {
@@ -113,8 +113,7 @@ std::optional<Rank> Mover::next_hop(const ObjectKey& key, const Wait& wait) cons
     for (const Finding& finding : wait.findings) {
         tried.push_back(finding.reader);
     }
-    const auto next =
-        tried.size() < findings_max ? membership_.next_reader(file_tree_of(key), tried) : std::nullopt;
+    const auto next = tried.size() < findings_max ? membership_.next_reader(key, tried) : std::nullopt;
     if (next) {
         return next;
     }

@@ -22,10 +22,6 @@ std::size_t index_of(Lane lane) {
 
 }  // namespace
 
-std::size_t stripe_of(const ObjectKey& key) {
-    return key.kind == ObjectKind::extent ? key.index : 0;
-}
-
 Spreading::Spreading(const Options& options, const Membership& membership, Effects& effects)
     : options_(options),
       membership_(membership),
@@ -64,7 +60,7 @@ void Spreading::publish(const ObjectKey& key, const ObjectPtr& object, const std
     sharing_.note_pushed(key);
     broadcast({.key = key,
                .root = membership_.self(),
-               .tree = membership_.route(file_tree_of(key), stripe_of(key)).tree,
+               .tree = membership_.route(key).tree,
                .serial = next_serial_++,
                .object = object},
               std::nullopt, askers);

@@ -107,7 +107,4 @@ class Spreading {
     std::vector<Seen> received_;  // by rank
 };
 
-// The extents of a file are striped over the trees. The first one goes with the small objects.
-std::size_t stripe_of(const ObjectKey& key);
-
 }  // namespace copper

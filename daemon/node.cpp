@@ -132,8 +132,11 @@ ProgressLoop::Options loop_options(const DaemonOptions& options, Cores cores, st
 // On their way to the node that replays: what all readers read ahead at a time, and as much that waits.
 Replay::Options replay_options(const DaemonOptions& options, std::uint32_t nodes) {
     constexpr std::size_t of_a_reader = 48;
-    return {.in_flight_max = of_a_reader * std::min(nodes, options.readers),
-            .file_bytes_max = options.shared_file_bytes};
+    const std::uint32_t readers = std::min(nodes, options.readers);
+    return {
+        .in_flight_max = of_a_reader * readers,
+        .bytes_in_flight_max = std::max<std::uint64_t>(2, readers) * ahead_of_a_reader_extents * extent_bytes,
+        .file_bytes_max = options.shared_file_bytes};
 }
 
 }  // namespace
@@ -181,6 +184,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       cache_(
           {.budget_bytes = options_.cache_bytes != 0 ? options_.cache_bytes
                                                      : default_cache_bytes(options_.local ? place_.nodes : 1),
+           .readers = succession_ ? 1 : std::min(options_.readers, place_.nodes),
            .on_demand = uses_ == nullptr ? nullptr : std::function([this](const ObjectKey& key) {
                if (trees_.contains(key.path)) {
                    uses_->note(key);

@@ -11,8 +11,6 @@
 namespace copper {
 namespace {
 
-constexpr std::uint64_t bytes_in_flight_max = std::uint64_t{32} << 20;
-
 ObjectKey directory_key(const std::string& path) {
     return {.kind = ObjectKind::directory, .path = path};
 }
@@ -59,7 +57,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     void go_on() {
         judge();
         while (!wanted.empty() && in_flight < options.in_flight_max &&
-               bytes_in_flight < bytes_in_flight_max) {
+               bytes_in_flight < options.bytes_in_flight_max) {
             if (progress.bytes + bytes_in_flight >= options.bytes_max) {
                 end(State::full);
                 break;

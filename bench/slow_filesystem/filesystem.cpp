@@ -329,7 +329,7 @@ void SlowFilesystem::read(fuse_req_t request, fuse_ino_t node, std::size_t bytes
     count(Operation::read);
     counters_.bytes_read += buffer.size();
     asked.bytes = buffer.size();
-    call_at(servers_.data(now(), buffer.size()), asked, [=, data = std::move(buffer)] {
+    call_at(servers_.data(now(), asked.bytes), asked, [=, data = std::move(buffer)] {
         if (bytes < 0) {
             fuse_reply_err(request, error);
         } else {

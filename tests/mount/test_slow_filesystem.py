@@ -118,6 +118,19 @@ class Emulated(SlowTestCase):
             thread.join()
         self.assertGreaterEqual(time.monotonic() - started, (len(clients) * names - 1) / rate)
 
+    def test_bytes_take_their_time(self):
+        """To one client, and to two together."""
+        size = sum(len(pathlib.Path(self.source, f"file-{number}").read_bytes()) for number in range(self.FILES))
+        for key, clients in (("client_bytes_per_second", 1), ("total_bytes_per_second", 2)):
+            slow = self.serve(f"{key} = {size * clients * 2}\n")
+            shown = [slow.mount() for _ in range(clients)]
+            started = time.monotonic()
+            for root in shown:
+                for number in range(self.FILES):
+                    pathlib.Path(root, f"file-{number}").read_bytes()
+            with self.subTest(key):
+                self.assertGreaterEqual(time.monotonic() - started, 0.5)
+
     def test_nonsense_is_refused(self):
         directory = self.make_directory()
         model = f"{directory}/model.toml"

@@ -435,14 +435,17 @@ Node::Node(World& world, Rank self)
     : world_(world),
       self_(self),
       cache_({.budget_bytes = std::uint64_t{1} << 34U,
+              .readers = std::min(world.scenario.readers, world.scenario.nodes),
               .clock = [this] { return now(); },
               .on_demand = [this](const ObjectKey& key) { note_use(key); }},
              [this](const ObjectKey& key, FetchFor why) { want(key, why); }),
       guesses_(cache_, world.trees, guess_counters_, extent_bytes),
       entries_(cache_, world.trees,
                [this](const std::string& path, Foresight foresight) { guesses_.looked_up(path, foresight); }),
-      protocol_({.membership = {.size = world.scenario.nodes, .self = self}, .mover = {}}, world.trees,
-                *this),
+      protocol_(
+          {.membership = {.size = world.scenario.nodes, .self = self, .readers = world.scenario.readers},
+           .mover = {}},
+          world.trees, *this),
       program_(world.events, world.cores, world.schedule, [this](std::size_t request) { ask(request); }),
       own_client_(world.filesystem) {}
 

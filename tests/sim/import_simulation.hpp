@@ -35,6 +35,7 @@ struct ImportScenario {
     std::uint64_t seed = 1;
     std::uint32_t nodes = 2;
     std::uint32_t processes = 1;  // per node
+    std::uint32_t readers = 16;
     bench::Model filesystem;
     Network network = {};
     microseconds start_skew{100'000};  // the processes of a node start within this time

@@ -101,6 +101,26 @@ tl::expected<ImportTrace, std::string> read_trace(const std::string& path) {
     }
 }
 
+ImportTrace trace_of_a_large_file(std::uint32_t extents) {
+    const std::string root(ImportTrace::root);
+    ImportTrace trace{.package = "a large file",
+                      .duration = microseconds(2 * extents + 2),
+                      .requests = {{.at = microseconds(0),
+                                    .took = microseconds(1),
+                                    .operation = Operation::lookup,
+                                    .path = join_path(root, "model")}},
+                      .directories = {{root, {entry_of(root, {"model", "f", extents * extent_bytes})}}}};
+    for (std::uint32_t extent = 0; extent < extents; ++extent) {
+        trace.requests.push_back({.at = microseconds(2 * extent + 2),
+                                  .took = microseconds(1),
+                                  .operation = Operation::read,
+                                  .path = join_path(root, "model"),
+                                  .offset = extent * extent_bytes,
+                                  .bytes = extent_bytes});
+    }
+    return trace;
+}
+
 TraceStore::TraceStore(const ImportTrace& trace, microseconds operation_time)
     : trace_(trace), operation_time_(operation_time), zeros_(std::make_shared<std::byte[]>(extent_bytes)) {
     for (const auto& [directory, entries] : trace.directories) {

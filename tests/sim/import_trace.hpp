@@ -43,6 +43,9 @@ struct ImportTrace {
 // `path`: JSON, compressed by gzip.
 tl::expected<ImportTrace, std::string> read_trace(const std::string& path);
 
+// A program that reads a file of so many extents, one after the other, as fast as it gets them.
+ImportTrace trace_of_a_large_file(std::uint32_t extents);
+
 // Answers as PosixBacking does that reads the recorded directories. The bytes of files are zeros, and all
 // share one piece of memory. Immutable.
 class TraceStore {

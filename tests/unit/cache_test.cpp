@@ -283,6 +283,17 @@ TEST(Cache, ReadingAheadLeavesRoomForWhatIsInFlight) {
     EXPECT_EQ(f.cache.read_ahead_extents(), 16U);
 }
 
+TEST(Cache, ReadsAheadForAllReadersOfAFile) {
+    const auto ahead = [](std::uint32_t readers, std::uint64_t budget) {
+        return Cache({.budget_bytes = budget, .readers = readers}, nullptr).read_ahead_extents();
+    };
+    EXPECT_EQ(ahead(1, plenty), 16U);
+    EXPECT_EQ(ahead(4, plenty), 16 * stripe_extents);
+    EXPECT_EQ(ahead(7, plenty), 28 * stripe_extents);
+    EXPECT_EQ(ahead(16, plenty), 128U) << "an eighth of the budget";
+    EXPECT_EQ(ahead(16, 64 * extent_bytes), 8U);
+}
+
 TEST(Cache, AsksAnewAfterARefresh) {
     Fixture fixture;
     const ObjectKey entry{.kind = ObjectKind::entry, .path = "/a/b"};

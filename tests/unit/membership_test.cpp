@@ -26,6 +26,24 @@ std::vector<std::string> file_trees(std::size_t count) {
     return paths;
 }
 
+ObjectKey listing_of(const std::string& file_tree) {
+    return {.kind = ObjectKind::directory, .path = file_tree};
+}
+
+// Of a file in it.
+ObjectKey extent_of(const std::string& file_tree, std::uint32_t index) {
+    return {.kind = ObjectKind::extent, .path = file_tree + "/weights", .index = index};
+}
+
+// Each of another stripe, but for the first two.
+std::vector<ObjectKey> objects_of(const std::string& file_tree, std::uint32_t stripes) {
+    std::vector<ObjectKey> keys{listing_of(file_tree), extent_of(file_tree, 1)};
+    for (std::uint32_t stripe = 0; stripe < stripes; ++stripe) {
+        keys.push_back(extent_of(file_tree, first_stripe_extents + stripe * stripe_extents));
+    }
+    return keys;
+}
+
 Membership view(std::uint32_t size, std::size_t readers, Rank self = Rank{0}, std::size_t arity = 4) {
     return Membership({.size = size, .self = self, .arity = arity, .readers = readers});
 }
@@ -46,7 +64,7 @@ std::vector<NodeState> states(const Membership& membership) {
 std::map<std::string, Route> routes(const Membership& membership, const std::vector<std::string>& trees) {
     std::map<std::string, Route> result;
     for (const std::string& tree : trees) {
-        result[tree] = membership.route(tree);
+        result[tree] = membership.route(listing_of(tree));
     }
     return result;
 }
@@ -316,10 +334,14 @@ TEST(Offices, ReadersAreDistinctLiveServingNodes) {
                     ASSERT_TRUE(contains(membership.alive(), reader));
                 }
                 for (const std::string& tree : file_trees(5)) {
-                    for (std::size_t turn = 0; turn < 20; ++turn) {
-                        const Route route = membership.route(tree, turn);
+                    for (std::uint32_t index = 0; index < 40; ++index) {
+                        const ObjectKey key = extent_of(tree, index);
+                        const Route route = membership.route(key);
                         ASSERT_TRUE(list.empty() || contains(list, route.reader));
-                        ASSERT_EQ(route.reader, membership.route(tree).reader) << "all of a file tree";
+                        if (stripe_of(key) == 0) {
+                            ASSERT_EQ(route.reader, membership.route(listing_of(tree)).reader)
+                                << "all of a file tree";
+                        }
                         ASSERT_LT(route.tree, tree_count(size));
                     }
                 }
@@ -329,13 +351,54 @@ TEST(Offices, ReadersAreDistinctLiveServingNodes) {
     }
 }
 
+// However many the readers are: each has its turn. (By hashes alone, one of four would have a third of a file
+// of 2 GiB.)
+TEST(Offices, StripesGoToAllOfThemInTurn) {
+    for (const std::size_t readers : {std::size_t{1}, std::size_t{4}, std::size_t{16}}) {
+        const Membership whole = view(32, readers, Rank{31});
+        std::map<Rank, std::uint32_t> stripes;
+        const auto count = static_cast<std::uint32_t>(10 * readers);
+        for (std::uint32_t stripe = 0; stripe < count; ++stripe) {
+            const std::uint32_t first = first_stripe_extents + stripe * stripe_extents;
+            const Rank reader = whole.route(extent_of("/app", first)).reader;
+            EXPECT_EQ(whole.route(extent_of("/app", first + stripe_extents - 1)).reader, reader);
+            ++stripes[reader];
+        }
+        EXPECT_EQ(stripes.size(), readers);
+        for (const auto& [reader, times] : stripes) {
+            EXPECT_EQ(times, 10U);
+        }
+    }
+}
+
+// Of four nodes and readers, one is lost: its office has nobody left.
+TEST(Offices, TheStripesOfALostOneAreSpreadAndTheOthersStay) {
+    const Membership whole = view(4, 4, Rank{3});
+    Membership rest = whole;
+    rest.suspect(Rank{0});
+    std::map<Rank, int> inherited;
+    for (const ObjectKey& key : objects_of("/app", 400)) {
+        const Rank before = whole.route(key).reader;
+        const Rank now = rest.route(key).reader;
+        if (before != Rank{0}) {
+            EXPECT_EQ(now, before);
+        } else {
+            ++inherited[now];
+        }
+    }
+    ASSERT_EQ(inherited.size(), 3U);
+    for (const auto& [reader, stripes] : inherited) {
+        EXPECT_GT(stripes, 15) << "of some 100";
+    }
+}
+
 // The election is part of the protocol: daemons of one job must agree, whatever compiler built them.
 TEST(Offices, FileTreesSpreadEvenlyOverThem) {
     constexpr std::size_t trees = 16000;
     const Membership membership = view(100, 16);
     std::map<Rank, std::size_t> shares;
     for (const std::string& tree : file_trees(trees)) {
-        ++shares[membership.route(tree).reader];
+        ++shares[membership.route(listing_of(tree)).reader];
     }
     ASSERT_EQ(shares.size(), 16U);
     for (const auto& [rank, share] : shares) {
@@ -399,8 +462,8 @@ TEST(Offices, RanksUpToTheNextSeatSucceedEachOther) {
     const auto trees = file_trees(1000);
     std::map<Rank, std::size_t> inherited;
     for (const std::string& tree : trees) {
-        const Rank before = whole.route(tree).reader;
-        const Rank now = membership.route(tree).reader;
+        const Rank before = whole.route(listing_of(tree)).reader;
+        const Rank now = membership.route(listing_of(tree)).reader;
         if (before == Rank{10}) {
             ++inherited[now];
         } else {
@@ -440,9 +503,9 @@ TEST(Offices, WhereNobodyIsInOfficeANodeReadsForItself) {
             membership.note(news_of(rank.value, 1, state));
         }
         EXPECT_TRUE(membership.readers().empty());
-        EXPECT_EQ(membership.route("/app").reader, Rank{5});
+        EXPECT_EQ(membership.route(listing_of("/app")).reader, Rank{5});
         const std::vector tried{Rank{5}};
-        const auto next = membership.next_reader("/app", tried);
+        const auto next = membership.next_reader(listing_of("/app"), tried);
         EXPECT_EQ(next.has_value(), state == NodeState::resigned) << "better than none";
     }
 }
@@ -450,14 +513,14 @@ TEST(Offices, WhereNobodyIsInOfficeANodeReadsForItself) {
 TEST(Offices, TheNextReaderIsTheOneThatWouldFollow) {
     for (const std::size_t readers : {std::size_t{1}, std::size_t{4}, std::size_t{12}}) {
         const Membership whole = view(12, readers, Rank{5}, 2);
-        for (const std::string& tree : file_trees(50)) {
+        for (const ObjectKey& key : objects_of("/app", 48)) {
             Membership membership = whole;
             std::vector<Rank> tried;
             while (tried.size() < 12) {
-                const auto next = membership.next_reader(tree, {});
+                const auto next = membership.next_reader(key, {});
                 ASSERT_TRUE(next);
-                EXPECT_EQ(membership.route(tree).reader, *next);
-                EXPECT_EQ(whole.next_reader(tree, tried), next);
+                EXPECT_EQ(membership.route(key).reader, *next);
+                EXPECT_EQ(whole.next_reader(key, tried), next);
                 ASSERT_FALSE(contains(tried, *next));
                 tried.push_back(*next);
                 if (*next == membership.self()) {
@@ -466,7 +529,7 @@ TEST(Offices, TheNextReaderIsTheOneThatWouldFollow) {
                     membership.suspect(*next);
                 }
             }
-            EXPECT_FALSE(whole.next_reader(tree, tried));
+            EXPECT_FALSE(whole.next_reader(key, tried));
         }
     }
 }
@@ -479,18 +542,20 @@ TEST(Routes, AStreamTakesAllTreesAlike) {
     for (const std::uint32_t size : {1U, 2U, 3U, 16U, 40U, 1000U}) {
         const Membership membership = view(size, 16);
         for (const std::string& file_tree : file_trees(10)) {
-            const Route first = membership.route(file_tree);
-            std::map<std::uint32_t, std::size_t> taken;
-            const std::uint32_t others = std::max(tree_count(size), 2U) - 1;
-            for (std::size_t turn = 1; turn <= 10 * others; ++turn) {
-                ++taken[membership.route(file_tree, turn).tree];
+            const Route first = membership.route(listing_of(file_tree));
+            std::map<std::uint32_t, std::uint32_t> taken;
+            const std::uint32_t extents = 100 * tree_count(size);
+            for (std::uint32_t index = 1; index <= extents; ++index) {
+                const Route route = membership.route(extent_of(file_tree, index));
+                ++taken[route.tree];
+                if (size > 1 && route.reader == first.reader) {
+                    EXPECT_NE(route.tree, first.tree);
+                }
             }
-            if (size > 1) {
-                EXPECT_FALSE(taken.contains(first.tree));
-            }
-            EXPECT_EQ(taken.size(), others);
+            EXPECT_EQ(taken.size(), tree_count(size));
             for (const auto& [tree, times] : taken) {
-                EXPECT_EQ(times, 10U);
+                EXPECT_GT(times, 80U);
+                EXPECT_LT(times, 120U);
             }
             if (size >= 16) {
                 EXPECT_EQ(first.reader, Rank{tree_root(size, first.tree)}) << "the root of its tree";
@@ -568,8 +633,8 @@ TEST(Trees, ReachAllLiveNodesDownToTheLastOne) {
             const Membership& any = views.front();
             ASSERT_EQ(any.alive().size(), views.size());
             for (const std::string& tree : file_trees(20)) {
-                for (const std::size_t turn : {0U, 1U, 7U}) {
-                    ASSERT_NO_FATAL_FAILURE(expect_tree_over(views, any.route(tree, turn)));
+                for (const ObjectKey& key : objects_of(tree, 2)) {
+                    ASSERT_NO_FATAL_FAILURE(expect_tree_over(views, any.route(key)));
                 }
             }
             if (views.size() == 1) {
@@ -679,19 +744,13 @@ TEST(Trees, WhenANodeIsLostOnlyItsChildrenGetAnotherParent) {
 // Exact, over all nodes.
 TEST(Trees, ANodeHasFewPeersInALongRun) {
     constexpr std::uint32_t size = 8192;
-    constexpr std::size_t extents = 4000;
+    constexpr std::uint32_t extents = 4000;
     const Membership any = view(size, 16);
-    // Of each reader a file tree, and of that so many extents.
     std::map<Rank, std::set<std::uint32_t>> trees_of_reader;
-    for (const std::string& file_tree : file_trees(1000)) {
-        const Rank reader = any.route(file_tree).reader;
-        if (trees_of_reader.contains(reader)) {
-            continue;
-        }
-        for (std::size_t turn = 0; turn < extents; ++turn) {
-            const Route route = any.route(file_tree, turn);
-            ASSERT_EQ(route.reader, reader);
-            trees_of_reader[reader].insert(route.tree);
+    for (const std::string& file_tree : file_trees(10)) {
+        for (std::uint32_t index = 0; index < extents; ++index) {
+            const Route route = any.route(extent_of(file_tree, index));
+            trees_of_reader[route.reader].insert(route.tree);
         }
     }
     ASSERT_EQ(trees_of_reader.size(), 16U);

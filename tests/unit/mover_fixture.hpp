@@ -102,7 +102,7 @@ struct Place {
 
     explicit Place(Rank self) : membership({.size = size, .self = self, .arity = 2, .readers = 4}) {}
 
-    Route route(const ObjectKey& key) const { return membership.route(file_tree_of(key), stripe_of(key)); }
+    Route route(const ObjectKey& key) const { return membership.route(key); }
     Rank reader(const ObjectKey& key) const { return route(key).reader; }
     std::vector<Rank> children(const ObjectKey& key) const { return membership.children(route(key)); }
 

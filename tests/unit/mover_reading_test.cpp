@@ -309,8 +309,7 @@ TEST(MoverReading, WhatWasEvictedIsReadAgainForThoseWhoAsk) {
 struct BrokenReader : Node {
     explicit BrokenReader(ObjectPtr met = make_error(EIO))
         : Node(reader_of(listing_key), deadline(10s)),
-          next(membership.next_reader(listing_key.path, std::vector{membership.self()}).value(),
-               deadline(10s)) {
+          next(membership.next_reader(listing_key, std::vector{membership.self()}).value(), deadline(10s)) {
         mover.receive(at(listing_key, 2), Interest{.key = listing_key}, start);
         mover.read_done(listing_key, met, start);
         EXPECT_TRUE(effects.delivered.empty());
@@ -464,7 +463,7 @@ struct SlowReaderAndEmptyMount {
         EXPECT_EQ(slow.effects.reads.size(), 1U);
     }
     Rank rank_of_other() const {
-        return slow.membership.next_reader(listing_key.path, std::vector{slow.membership.self()}).value();
+        return slow.membership.next_reader(listing_key, std::vector{slow.membership.self()}).value();
     }
     // What the slow one reads in the end; what the other one then hears of it.
     ObjectPtr ends_with(const ObjectPtr& object) {

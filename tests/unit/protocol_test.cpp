@@ -214,7 +214,8 @@ TEST(Suspicions, OfANodeThatIsAskedAndSaysNothingAreToldToOthers) {
     std::string path;
     for (int i = 0; path.empty(); ++i) {
         const std::string candidate = "/app/" + std::to_string(i);
-        if (nodes[a].protocol.membership().route(candidate).reader == Rank{3}) {
+        if (nodes[a].protocol.membership().route({.kind = ObjectKind::directory, .path = candidate}).reader ==
+            Rank{3}) {
             path = candidate;
         }
     }
@@ -331,7 +332,7 @@ class BrokenMount : public testing::Test {
         }
     }
     Rank reader_of(const std::string& path, Rank node) {
-        return nodes[node].protocol.membership().route(path).reader;
+        return nodes[node].protocol.membership().route({.kind = ObjectKind::directory, .path = path}).reader;
     }
     std::size_t reads(Rank rank) { return nodes[rank].has_read.size(); }
 

@@ -65,5 +65,31 @@ TEST(ReadAhead, ReadsThatOvertakeEachOtherAreInOrder) {
     EXPECT_EQ(fetched.at(13), 1);
 }
 
+TEST(ReadAhead, SeveralProgramsReadAtDifferentPlaces) {
+    ReadAhead ahead;
+    std::vector<int> fetched(8000, 0);
+    for (std::uint32_t step = 0; step < 100; ++step) {
+        for (std::uint32_t program = 0; program < ReadAhead::streams_max; ++program) {
+            const std::uint32_t read = 1000 * program + step;
+            const auto range = ahead.next({read, read + 1}, 8000, window_max);
+            for (std::uint32_t i = range.begin; i < range.end; ++i) {
+                EXPECT_EQ(++fetched.at(i), 1) << i;
+            }
+            EXPECT_TRUE(step == 0 || fetched.at(read + 1) == 1) << read << ": the next one is on its way";
+        }
+    }
+}
+
+// The one that has read nothing for longest is forgotten.
+TEST(ReadAhead, KnowsOnlySoManyPrograms) {
+    ReadAhead ahead;
+    const auto programs = static_cast<std::uint32_t>(ReadAhead::streams_max);
+    for (std::uint32_t program = 0; program <= programs; ++program) {
+        ahead.next({1000 * program, 1000 * program + 1}, 100000, window_max);
+    }
+    EXPECT_EQ(ahead.next({1001, 1002}, 100000, window_max), (ExtentRange{1002, 1004}));
+    EXPECT_EQ(ahead.next({1, 2}, 100000, window_max), (ExtentRange{}));
+}
+
 }  // namespace
 }  // namespace copper
