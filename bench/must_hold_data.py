@@ -530,8 +530,47 @@ def stripes():
                   ", ".join(f"{served:.3f} x and {read:.3f} x" for served, read in sorted(bytes_read)), bytes_read == {(1.0, 1.0)})
 
 
+def tensors():
+    """The parts of a large file in any order, by several programs."""
+    runs, programs = 5, 4
+    in_order, by_parts = [], []
+    with Bulk(slower=8) as files:
+        for _ in range(runs):
+            with files.job() as job:
+                in_order.append(files.read([job.mirrored(0, f"{job.tree}/model")], job.prefix))
+            with files.job() as job:
+                started = time.perf_counter()
+                found = bulk.results([bulk.start_reading(job.mirrored(0, f"{job.tree}/model"), files.mebibytes, job.prefix, bulk.TENSORS,
+                                                         (share, programs)) for share in range(programs)])
+                by_parts.append(time.perf_counter() - started)
+                assert set(found) == {"1"}, found
+    ratio = statistics.median(by_parts) / statistics.median(in_order)
+    yield Row(f"1,000 parts of a file of {files.mebibytes} MiB in random order, mapped by {programs} programs of one node of 4: time "
+              f"against reading in order (median of {runs}, interleaved)", "at most 1.2 x",
+              f"{ratio:.2f} x ({statistics.median(by_parts):.1f} s, {statistics.median(in_order):.1f} s)", ratio <= 1.2)
+
+
+def apart():
+    """A file that is larger than a cache, read by nodes that are not at the same place."""
+    runs, longest = 3, 5
+    with Bulk(slower=8) as files:
+        for slowest in (longest, longest / 5):
+            read, whole = [], files.mebibytes << 20
+            for _ in range(runs):
+                with OwnClients(files.filesystem, nodes=4, options=["--cache-bytes", whole // 4]) as job:
+                    readings = []
+                    for node in range(job.nodes):
+                        time.sleep(slowest / (job.nodes - 1) if node else 0)
+                        readings.append(bulk.start_reading(job.mirrored(node, f"{job.tree}/model"), files.mebibytes, job.prefix))
+                    assert set(bulk.results(readings)) == {"1"}
+                    read.append(job.totals()["backing"]["bytes"] / whole)
+            yield Row(f"{files.mebibytes} MiB read by 4 nodes that begin within {slowest:g} s, each with a budget of a quarter of it: bytes "
+                      f"read from the filesystem, against the file's (median of {runs})", "at most 1.2 x",
+                      f"{statistics.median(read):.2f} x ({min(read):.2f} to {max(read):.2f})", statistics.median(read) <= 1.2)
+
+
 ROWS = {row.__name__: row for row in (cold, once, memory, change, twice, shards, small_shards, second, first, window, passthrough,
-                                      compress, compress_slow, holes, stripes)}
+                                      compress, compress_slow, holes, stripes, tensors, apart)}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@
 namespace copper {
 namespace {
 
+using std::chrono::steady_clock;
+
 // Of the cache: the rest is for what programs use besides.
 constexpr std::uint64_t parts_of_budget = 4;
 constexpr std::uint64_t parts_to_fill = 3;
@@ -32,7 +34,7 @@ tl::expected<void, std::string> Prefetch::add(const std::string& path) {
     if (paths_.size() >= paths_waiting_max) {
         return tl::unexpected(path + ": too many paths have been asked for");
     }
-    paths_.push_back({.path = path, .budget_bytes = 0, .replay = nullptr});
+    paths_.emplace_back().path = path;
     begin_next();
     return {};
 }
@@ -45,6 +47,7 @@ void Prefetch::begin_next() {
             one.budget_bytes = most - std::min(most, cache.bytes);
             Replay::Options options = options_;
             options.bytes_max = one.budget_bytes;
+            one.begun = steady_clock::now();
             one.replay = Replay::of_path(
                 cache_, options,
                 [this](Replay::Task task) {
@@ -58,6 +61,7 @@ void Prefetch::begin_next() {
         if (!is_over(one.replay->progress().state)) {
             return;
         }
+        one.ended = one.ended.value_or(steady_clock::now());
     }
 }
 
@@ -67,6 +71,9 @@ nlohmann::json Prefetch::progress() {
     for (One& one : paths_) {
         const auto progress = one.replay != nullptr ? one.replay->progress() : Replay::Progress();
         is_done = is_done && is_over(progress.state);
+        const std::chrono::duration<double> taken = one.replay != nullptr
+                                                        ? one.ended.value_or(steady_clock::now()) - one.begun
+                                                        : steady_clock::duration();
         paths.push_back({{"path", one.path},
                          {"state", to_string(progress.state)},
                          {"fetched", progress.fetched},
@@ -74,7 +81,8 @@ nlohmann::json Prefetch::progress() {
                          {"failed", progress.failed},
                          {"left", progress.left},
                          {"error", progress.error},
-                         {"budget_bytes", one.budget_bytes}});
+                         {"budget_bytes", one.budget_bytes},
+                         {"seconds", taken.count()}});
     }
     return {{"done", is_done}, {"paths", std::move(paths)}};
 }

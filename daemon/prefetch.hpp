@@ -1,6 +1,7 @@
 // What a person asked to fetch ahead (`copper prefetch`): path after path, everything below it, to all nodes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -28,8 +29,8 @@ class Prefetch {
     // An error says why the path cannot be fetched.
     tl::expected<void, std::string> add(const std::string& path);
 
-    // {done, paths: [{path, state, fetched, bytes, failed, left, error, budget_bytes}, ...]} of all paths so
-    // far.
+    // {done, paths: [{path, state, fetched, bytes, failed, left, error, budget_bytes, seconds}, ...]} of all
+    // paths so far.
     nlohmann::json progress();
 
   private:
@@ -37,6 +38,8 @@ class Prefetch {
         std::string path;
         std::uint64_t budget_bytes = 0;
         std::unique_ptr<Replay> replay;  // null: not begun
+        std::chrono::steady_clock::time_point begun;
+        std::optional<std::chrono::steady_clock::time_point> ended;
     };
     void begin_next();
 

@@ -221,7 +221,7 @@ void SlowFilesystem::lookup(fuse_req_t request, fuse_ino_t parent, const char* n
     }
     asked.is_found = st.has_value();
     fuse_entry_param entry{};  // without a node: the name is absent
-    entry.attr_timeout = kernel_keeps_seconds;
+    entry.attr_timeout = options_.model.forgets_attributes ? 0 : kernel_keeps_seconds;
     entry.entry_timeout = options_.model.forgets_names ? 0 : kernel_keeps_seconds;
     if (st) {
         entry.ino = paths_.number_of(path);
@@ -237,7 +237,8 @@ void SlowFilesystem::getattr(fuse_req_t request, fuse_ino_t node) {
         answer_error(asked, request, errno);
         return;
     }
-    answer(asked, [=, st = *st] { fuse_reply_attr(request, &st, kernel_keeps_seconds); });
+    const double keeps = options_.model.forgets_attributes ? 0 : kernel_keeps_seconds;
+    answer(asked, [=, st = *st] { fuse_reply_attr(request, &st, keeps); });
 }
 
 void SlowFilesystem::readlink(fuse_req_t request, fuse_ino_t node) {

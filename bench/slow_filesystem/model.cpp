@@ -90,6 +90,8 @@ const std::vector<Key>& keys() {
          [](Model& model, double value) { model.opens_directories_itself = value != 0; }},
         {"is_serial", 0, 1, [](Model& model, double value) { model.is_serial = value != 0; }},
         {"forgets_names", 0, 1, [](Model& model, double value) { model.forgets_names = value != 0; }},
+        {"forgets_attributes", 0, 1,
+         [](Model& model, double value) { model.forgets_attributes = value != 0; }},
     };
     return all;
 }

@@ -30,6 +30,7 @@ struct Model {
     bool opens_directories_itself = false;  // without asking a server
     bool is_serial = false;                 // looks up one name at a time in a directory
     bool forgets_names = false;             // looks a name up each time that it is used
+    bool forgets_attributes = false;        // asks for the attributes of a file each time
 };
 
 struct Preset {

@@ -257,7 +257,7 @@ class Prefetch(ProfileTestCase):
         job = self.launch(trees=[shown], nodes=1)
         terminal = Terminal([copper_program(), "prefetch", "--wait", "--mount", job.mount, shown], columns=200)
         self.assertEqual((0, True), terminal.end(f"{shown}: "))
-        self.assertRegex(terminal.shown, rf"\[#+-+\] \d+ of at least \d+ objects, [0-9.]+ \w+  {shown}")
+        self.assertRegex(terminal.shown, rf"\[#+-+\] \d+ of at least \d+ objects, [0-9.]+ \w+( in [0-9.]+ s \(.*/s\))?  {shown}")
 
     def test_launch_can_ask_for_it(self):
         job = self.start("--prefetch", f"{self.shown}/used", "--prefetch", f"{self.shown}/unused", nodes=1)

@@ -29,6 +29,28 @@ except OSError as error:
 """
 
 
+# Like programs that load safetensors: the file's beginning, then a share of its 1,000 parts in random order, of a mapping. Words: the
+# path, how many pieces there are, which share of how many.
+TENSORS = """
+import mmap, random, sys
+pieces, share, shares = map(int, sys.argv[2:])
+with open(sys.argv[1], "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+    parts = 1000
+    begins = [len(content) * part // parts for part in range(parts + 1)]
+    mine = list(range(share, parts, shares))
+    random.Random(share).shuffle(mine)
+    versions = {int(content[:8])}
+    for part in mine:
+        data = content[begins[part]:begins[part + 1]]
+        first = -begins[part] % (1 << 20)
+        for at in range(first, len(data) - 16, 1 << 20):
+            versions.add(int(data[at:at + 8]))
+            assert int(data[at + 8:at + 16]) == (begins[part] + at) >> 20
+assert len(versions) == 1
+print(*versions)
+"""
+
+
 def write(path, pieces, version, in_place=False):
     """A new file in the place of an old one, or the old one with other bytes."""
     filling = os.urandom(PIECE - 24)
@@ -39,8 +61,8 @@ def write(path, pieces, version, in_place=False):
     written.replace(path)
 
 
-def start_reading(path, pieces, prefix=(), script=IN_ORDER):
-    return subprocess.Popen([*prefix, "/usr/bin/python3", "-c", script, path, str(pieces)], stdin=subprocess.DEVNULL,
+def start_reading(path, pieces, prefix=(), script=IN_ORDER, words=()):
+    return subprocess.Popen([*prefix, "/usr/bin/python3", "-c", script, path, str(pieces), *map(str, words)], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -3,8 +3,8 @@
     with SlowFilesystem(source, model) as slow, OwnClients(slow, nodes=4) as job:
         open(job.mirrored(0, f"{job.tree}/file"))
 
-Each daemon runs in a mount namespace of its own, where its client lies at the tree. Programs that use the mirror, too, start with
-`job.prefix`.
+Each daemon runs in a mount namespace of its own, where its client lies at the tree. Programs that use the mirror start with
+`job.prefix`: in one where the first node's client lies there.
 """
 
 import os
@@ -20,7 +20,7 @@ exec unshare --mount --propagation unchanged sh -ec '
     mount --bind "{clients}/${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" "{tree}"
     exec "{daemon}" "$@"' sh "$@"
 """
-KEEPER = 'mount --make-rshared / && mount -t tmpfs tmpfs "$1" && echo ready && read end'
+KEEPER = 'mount --make-rshared / && mount --bind "$1" "$2" && echo ready && read end'
 
 
 class OwnClients(Copper):
@@ -47,10 +47,11 @@ class OwnClients(Copper):
         with open(f"{self.place}/bin/copperd", "w", encoding="utf-8") as file:
             file.write(DAEMON.format(tree=self.tree, clients=f"{self.place}/clients", daemon=daemon_program()))
         os.chmod(file.name, 0o755)
-        self.keeper = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-ec", KEEPER, "sh", self.tree],
+        self.keeper = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-ec", KEEPER, "sh",
+                                        self.clients[0], self.tree],
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         if self.keeper.stdout.readline() != b"ready\n":
-            raise CopperError(f"no tmpfs at {self.tree}")
+            raise CopperError(f"nothing can be mounted at {self.tree}")
         self.prefix = ["nsenter", "-t", str(self.keeper.pid), "-m"]
         self.mounted_for = self.keeper.pid
         return super().open()

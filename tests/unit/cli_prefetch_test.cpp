@@ -33,5 +33,12 @@ TEST(PrefetchProgress, FitsTheTerminal) {
     EXPECT_EQ(progress_line(progress(49, 50), 10), "[########");
 }
 
+TEST(PrefetchProgress, TellsHowFastItIs) {
+    json running = progress(49, 50);
+    running["paths"][1]["seconds"] = 1.5;
+    EXPECT_EQ(progress_line(running, 100),
+              "[##########----------] 50 of at least 100 objects, 3 MiB in 1.5 s (2 MiB/s)  /lus/second");
+}
+
 }  // namespace
 }  // namespace copper::cli
