@@ -207,10 +207,12 @@ void Cache::replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equ
     }
 }
 
-std::uint32_t Cache::read_ahead_extents() const {
+std::uint32_t Cache::read_ahead_extents(ObjectKind kind) const {
     constexpr std::uint64_t budget_share = 8;
     constexpr std::uint64_t of_all_min = 32;
-    const auto of_readers = std::uint64_t{ahead_of_a_reader_extents} * options_.readers;
+    // What a node reads for itself is read in the order of its asking: what is ahead must not be long.
+    const std::uint64_t readers = kind == ObjectKind::extent ? options_.readers : 1;
+    const std::uint64_t of_readers = ahead_of_a_reader_extents * readers;
     const std::uint64_t of_budget = options_.budget_bytes / budget_share / extent_bytes;
     const std::uint64_t of_a_file = std::max<std::uint64_t>(std::min(of_readers, of_budget), 1);
     const std::uint64_t of_all = std::max(2 * of_a_file, of_all_min);

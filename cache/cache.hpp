@@ -96,9 +96,9 @@ class Cache {
     // Replaces `object`, if it is still kept, by an equal object in other memory.
     void replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal);
 
-    // How many extents of a file to fetch ahead, so that all its readers have one to read, given the budget
-    // and what other fetches have in flight.
-    std::uint32_t read_ahead_extents() const;
+    // How many extents of this kind of a file to fetch ahead, so that all who read them have one to read,
+    // given the budget and what other fetches have in flight.
+    std::uint32_t read_ahead_extents(ObjectKind kind) const;
 
     Statistics statistics() const;
 

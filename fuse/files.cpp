@@ -370,7 +370,7 @@ void Operations::fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, con
     if (extents <= 1) {
         return;
     }
-    const auto ahead = inodes_.read_ahead(inode, read, extents, cache_.read_ahead_extents());
+    const auto ahead = inodes_.read_ahead(inode, read, extents, cache_.read_ahead_extents(key.kind));
     for (key.index = ahead.begin; key.index < ahead.end; ++key.index) {
         if (map == nullptr || map->has_data(key.index)) {
             cache_.get(

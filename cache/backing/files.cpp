@@ -174,7 +174,8 @@ ObjectPtr PosixBacking::read_file(const ObjectKey& key, ReadCounters& counters) 
             ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
             seen = settled_stat(fd, clocks_, patience, counters, Ask::server);
         }
-        if (seen && extents_of(seen->attributes.size) > first_stripe_extents) {
+        if (key.kind == ObjectKind::extent && seen &&
+            extents_of(seen->attributes.size) > first_stripe_extents) {
             // What comes next is another node's stripe: the kernel must not read ahead.
             ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
         }

@@ -676,7 +676,7 @@ void Node::read_file(std::size_t number, const ImportTrace::Request& request) {
     const auto extents = static_cast<std::uint32_t>(extents_of(entry->attributes.size));
     if (extents > 1) {
         const ExtentRange ahead =
-            read_ahead_[request.path].next({first, last + 1}, extents, cache_.read_ahead_extents());
+            read_ahead_[request.path].next({first, last + 1}, extents, cache_.read_ahead_extents(key.kind));
         for (key.index = ahead.begin; key.index < ahead.end; ++key.index) {
             cache_.get(
                 key, [](const ObjectPtr&) {}, FetchFor::guess);

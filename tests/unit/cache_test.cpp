@@ -264,34 +264,40 @@ TEST(Cache, EveryWaiterOfManyThreadsIsWokenOnce) {
 
 TEST(Cache, ReadingAheadLeavesRoomForWhatIsInFlight) {
     Fixture f;
-    EXPECT_EQ(f.cache.read_ahead_extents(), 16U) << "of one file, however large the budget";
-    EXPECT_EQ(Fixture(64 * extent_bytes).cache.read_ahead_extents(), 8U) << "an eighth of the budget";
-    EXPECT_EQ(Fixture(0).cache.read_ahead_extents(), 1U);
+    EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 16U) << "of one file, however large the budget";
+    EXPECT_EQ(Fixture(64 * extent_bytes).cache.read_ahead_extents(ObjectKind::extent), 8U)
+        << "an eighth of the budget";
+    EXPECT_EQ(Fixture(0).cache.read_ahead_extents(ObjectKind::extent), 1U);
     const auto path = [](int number) { return "/f" + std::to_string(number); };
     for (int number = 0; number < 20; ++number) {
         f.get(path(number));
         f.get(path(number));
     }
-    EXPECT_EQ(f.cache.read_ahead_extents(), 12U) << "of 32 in all";
+    EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 12U) << "of 32 in all";
     for (int number = 20; number < 40; ++number) {
         f.get(path(number));
     }
-    EXPECT_EQ(f.cache.read_ahead_extents(), 0U);
+    EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 0U);
     for (int number = 0; number < 50; ++number) {  // the last ones were not asked for
         f.cache.deliver(key_of(path(number)), object_of(1));
     }
-    EXPECT_EQ(f.cache.read_ahead_extents(), 16U);
+    EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 16U);
 }
 
 TEST(Cache, ReadsAheadForAllReadersOfAFile) {
     const auto ahead = [](std::uint32_t readers, std::uint64_t budget) {
-        return Cache({.budget_bytes = budget, .readers = readers}, nullptr).read_ahead_extents();
+        return Cache({.budget_bytes = budget, .readers = readers}, nullptr)
+            .read_ahead_extents(ObjectKind::extent);
     };
     EXPECT_EQ(ahead(1, plenty), 16U);
     EXPECT_EQ(ahead(4, plenty), 16 * stripe_extents);
     EXPECT_EQ(ahead(7, plenty), 28 * stripe_extents);
     EXPECT_EQ(ahead(16, plenty), 128U) << "an eighth of the budget";
     EXPECT_EQ(ahead(16, 64 * extent_bytes), 8U);
+    EXPECT_EQ(
+        Cache({.budget_bytes = plenty, .readers = 16}, nullptr).read_ahead_extents(ObjectKind::own_extent),
+        16U)
+        << "of a file that this node reads for itself";
 }
 
 TEST(Cache, AsksAnewAfterARefresh) {
