@@ -360,7 +360,9 @@ class Copper:
                     if any(os.path.basename(word) in ("copper", "copperd") for word in words)}
 
         def may_still_be_ending(pid, words):
-            return os.path.basename(words[0]) not in ("copper", "copperd") or comm_of(pid) == "copperd-uncover"
+            # (A node without a mirror has no record by which `copper stop` could wait for its supervisor.)
+            is_launcher = os.path.basename(words[0]) not in ("copper", "copperd")
+            return is_launcher or comm_of(pid) in ("copperd-uncover", "copperd-superv", None)
         deadline = time.monotonic() + 2
         while (found := own()) and all(may_still_be_ending(*one) for one in found.items()) and time.monotonic() < deadline:
             time.sleep(0.02)
