@@ -2,10 +2,9 @@
 
 import os
 import signal
-import time
 
 import bulk
-from copper import lone_reads
+from copper import lone_reads, wait_until
 from own_clients import OwnClients
 from slow_mounted import SlowTestCase
 
@@ -28,6 +27,9 @@ class Stripes(SlowTestCase):
         self.addCleanup(self.check_closed, job)
         job.launch()
         return job
+
+    def wait_for_the_middle(self):
+        wait_until(lambda: self.slow.counters()["bytes_read"] > BYTES / 4, 60, "a quarter of the reading")
 
     @staticmethod
     def start(job):
@@ -71,7 +73,7 @@ class Stripes(SlowTestCase):
             with self.subTest(lost):
                 job = self.launch_on(30e6)
                 readings = self.start(job)
-                time.sleep(0.5)
+                self.wait_for_the_middle()
                 self.assertTrue(any(reading.poll() is None for reading in readings), "it came too late")
                 os.kill(job.daemons()[lost], signal.SIGKILL)
                 self.assertEqual(["1"] * NODES, bulk.results(readings))
@@ -83,7 +85,7 @@ class Stripes(SlowTestCase):
             with self.subTest(in_place=in_place):
                 job = self.launch_on(30e6, model="forgets_attributes = 1\n", of_filesystem=("--age", "0"))
                 readings = self.start(job)
-                time.sleep(0.5)
+                self.wait_for_the_middle()
                 bulk.write(self.file, PIECES, version=2, in_place=in_place)
                 self.assertLessEqual(set(bulk.results(readings)), {"1", "2", "ESTALE"})
                 bulk.write(self.file, PIECES, version=1)
