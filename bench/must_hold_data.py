@@ -142,6 +142,13 @@ def first():
               f"{reads:,} ({FILE_BYTES / reads / 1024:,.0f} KiB; read-ahead {window:,} KiB)", True)
 
 
+def page_cache():
+    """What a repeated read costs without passthrough: the kernel keeps a FUSE filesystem's bytes in its smallest pages."""
+    with large_file() as path, Copper(trees=[os.path.dirname(path)]) as job:
+        yield throughput("second read of 256 MiB against the original in the page cache", job.mirrored(0, path), path,
+                         is_second=True, goal=0.9)
+
+
 def passthrough():
     """Where the kernel reads a large file itself, from the daemon's memory, it costs what a local file's costs."""
     what = "second read of 256 MiB with --passthrough auto against the original in the page cache"
@@ -569,8 +576,9 @@ def apart():
                       f"{statistics.median(read):.2f} x ({min(read):.2f} to {max(read):.2f})", statistics.median(read) <= 1.2)
 
 
-ROWS = {row.__name__: row for row in (cold, once, memory, change, twice, shards, small_shards, second, first, window, passthrough,
-                                      compress, compress_slow, holes, stripes, tensors, apart)}
+ROWS = {row.__name__: row for row in (
+    cold, once, memory, change, twice, shards, small_shards, second, first, window, page_cache, passthrough, compress, compress_slow,
+    holes, stripes, tensors, apart)}
 
 
 if __name__ == "__main__":
