@@ -24,7 +24,7 @@ from hosts import Hosts, launcher_program, why_no_hosts
 from must_hold import Row
 from slow_filesystem import SlowFilesystem
 
-START_SECONDS_MAX = 11  # start_max of tools/copper/remote_shell.cpp
+START_SECONDS_MAX = 11  # start_max of tools/copper/nodes/remote_shell.cpp
 SETTLING_SECONDS = 5
 STALLED_NODES = 8
 WAITERS = 50  # a node

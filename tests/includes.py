@@ -39,6 +39,7 @@ def wrong_includes(path, text):
 def main():
     assert list(wrong_includes("cache/x.cpp", '#include "fuse/y.hpp"\n')), "the check finds nothing"
     assert list(wrong_includes("cache/x.cpp", '#include "cache/backing/y.hpp"\n')), "the check finds nothing"
+    assert list(wrong_includes("tools/copper/nodes/x.cpp", '#include "tools/copper/launch/y.hpp"\n')), "the check finds nothing"
     assert list(wrong_includes("tools/x.cpp", '#include "daemon/node.hpp"\n')), "the check finds nothing"
     files = [path for pattern in ("*.cpp", "*.hpp") for folder in ALLOWED
              for path in (REPOSITORY / folder).rglob(pattern)]

@@ -15,7 +15,7 @@ from import_storm import Workload, package_tree
 from pages import block_with, in_place
 
 MOUNT = "/tmp/root/copper"
-START_SECONDS_MAX = 11  # start_max of tools/copper/remote_shell.cpp
+START_SECONDS_MAX = 11  # start_max of tools/copper/nodes/remote_shell.cpp
 SETTLING_SECONDS = 5  # mpirun ends what it will end
 FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
 # What a job leaves: the directories that others could otherwise make, empty and closed.

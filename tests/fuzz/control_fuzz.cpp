@@ -3,10 +3,10 @@
 #include "daemon/control/control.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/copper/ask_job.hpp"
-#include "tools/copper/ready.hpp"
-#include "tools/copper/statistics.hpp"
-#include "tools/copper/table.hpp"
+#include "tools/copper/common/table.hpp"
+#include "tools/copper/look/statistics.hpp"
+#include "tools/copper/nodes/ask_job.hpp"
+#include "tools/copper/nodes/ready.hpp"
 
 namespace copper::fuzz {
 namespace {

@@ -7,10 +7,10 @@
 #include "base/path.hpp"
 #include "base/shell_quote.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/copper/check_causes.hpp"
-#include "tools/copper/cleanup.hpp"
-#include "tools/copper/node_list.hpp"
-#include "tools/copper/words.hpp"
+#include "tools/copper/common/words.hpp"
+#include "tools/copper/nodes/copper_mounts.hpp"
+#include "tools/copper/nodes/node_list.hpp"
+#include "tools/copper/programs/check_causes.hpp"
 
 namespace copper::fuzz {
 namespace {

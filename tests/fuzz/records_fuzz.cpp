@@ -1,7 +1,7 @@
 // What programs leave on disk for each other: the records of instances and of launches.
 #include "daemon/control/instance.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/copper/launch_record.hpp"
+#include "tools/copper/nodes/launch_record.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace copper;

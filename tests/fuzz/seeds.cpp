@@ -13,7 +13,7 @@
 #include "daemon/control/instance.hpp"
 #include "profile/profile.hpp"
 #include "tests/fuzz/wire_input.hpp"
-#include "tools/copper/launch_record.hpp"
+#include "tools/copper/nodes/launch_record.hpp"
 #include "wire/wire.hpp"
 
 namespace copper::fuzz {

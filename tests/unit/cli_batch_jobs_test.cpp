@@ -1,4 +1,4 @@
-#include "tools/copper/batch_jobs.hpp"
+#include "tools/copper/nodes/batch_jobs.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -4,9 +4,9 @@
 #include <map>
 #include <sstream>
 
-#include "tools/copper/check_causes.hpp"
-#include "tools/copper/check_report.hpp"
-#include "tools/copper/check_trace.hpp"
+#include "tools/copper/programs/check_causes.hpp"
+#include "tools/copper/programs/check_report.hpp"
+#include "tools/copper/programs/check_trace.hpp"
 
 namespace copper::cli {
 namespace {

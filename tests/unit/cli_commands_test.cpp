@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "tests/support/temporary_directory.hpp"
-#include "tools/copper/commands.hpp"
+#include "tools/copper/common/commands.hpp"
+#include "tools/copper/common/words.hpp"
 #include "tools/copper/completion.hpp"
-#include "tools/copper/words.hpp"
 
 namespace copper::cli {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "daemon/control/fingerprint.hpp"
 #include "tests/support/temporary_directory.hpp"
-#include "tools/copper/environment.hpp"
-#include "tools/copper/mirror.hpp"
+#include "tools/copper/programs/environment.hpp"
+#include "tools/copper/programs/mirror.hpp"
 
 namespace copper::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "tests/support/temporary_directory.hpp"
-#include "tools/copper/everywhere.hpp"
+#include "tools/copper/nodes/everywhere.hpp"
 
 namespace copper::cli {
 namespace {

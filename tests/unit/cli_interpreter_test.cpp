@@ -5,7 +5,7 @@
 
 #include "base/processes.hpp"
 #include "tests/support/temporary_directory.hpp"
-#include "tools/copper/interpreter.hpp"
+#include "tools/copper/programs/interpreter.hpp"
 
 namespace copper::cli {
 namespace {

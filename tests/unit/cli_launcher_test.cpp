@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "tools/copper/launch_record.hpp"
-#include "tools/copper/launcher.hpp"
+#include "tools/copper/nodes/launch_record.hpp"
+#include "tools/copper/nodes/launcher.hpp"
 
 namespace copper::cli {
 namespace {

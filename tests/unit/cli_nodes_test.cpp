@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "tools/copper/cleanup.hpp"
-#include "tools/copper/instances.hpp"
-#include "tools/copper/node_list.hpp"
-#include "tools/copper/table.hpp"
+#include "tools/copper/common/table.hpp"
+#include "tools/copper/nodes/copper_mounts.hpp"
+#include "tools/copper/nodes/instances.hpp"
+#include "tools/copper/nodes/node_list.hpp"
 
 namespace copper::cli {
 namespace {

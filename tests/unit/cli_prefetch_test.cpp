@@ -1,4 +1,4 @@
-#include "tools/copper/prefetch.hpp"
+#include "tools/copper/programs/prefetch.hpp"
 
 #include <gtest/gtest.h>
 

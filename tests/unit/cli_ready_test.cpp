@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "tools/copper/launch_report.hpp"
-#include "tools/copper/ready.hpp"
+#include "tools/copper/launch/report.hpp"
+#include "tools/copper/nodes/ready.hpp"
 
 namespace copper::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "tools/copper/everywhere.hpp"
-#include "tools/copper/remote_shell.hpp"
+#include "tools/copper/nodes/everywhere.hpp"
+#include "tools/copper/nodes/remote_shell.hpp"
 
 namespace copper::cli {
 namespace {

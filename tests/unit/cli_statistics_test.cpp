@@ -1,4 +1,4 @@
-#include "tools/copper/statistics.hpp"
+#include "tools/copper/look/statistics.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include "base/json_text.hpp"
 #include "daemon/control/sum.hpp"
 #include "tests/unit/node_answer.hpp"
-#include "tools/copper/ask_job.hpp"
-#include "tools/copper/page.hpp"
-#include "tools/copper/table.hpp"
-#include "tools/copper/words.hpp"
+#include "tools/copper/common/table.hpp"
+#include "tools/copper/common/words.hpp"
+#include "tools/copper/look/page.hpp"
+#include "tools/copper/nodes/ask_job.hpp"
 
 namespace copper::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "daemon/control/sum.hpp"
 #include "tests/unit/node_answer.hpp"
-#include "tools/copper/top_view.hpp"
+#include "tools/copper/look/top_view.hpp"
 
 namespace copper::cli {
 namespace {

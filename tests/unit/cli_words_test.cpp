@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/shell_quote.hpp"
-#include "tools/copper/words.hpp"
+#include "tools/copper/common/words.hpp"
 
 namespace copper::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tools/copper/commands.hpp"
-#include "tools/copper/stored_profiles.hpp"
+#include "tools/copper/common/commands.hpp"
+#include "tools/copper/look/stored_profiles.hpp"
 
 namespace copper::cli {
 

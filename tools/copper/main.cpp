@@ -7,17 +7,17 @@
 #include <algorithm>
 #include <iostream>
 
-#include "tools/copper/batch_jobs.hpp"
-#include "tools/copper/cleanup.hpp"
-#include "tools/copper/commands.hpp"
+#include "tools/copper/common/commands.hpp"
 #include "tools/copper/completion.hpp"
-#include "tools/copper/environment.hpp"
-#include "tools/copper/everywhere.hpp"
-#include "tools/copper/lease.hpp"
+#include "tools/copper/launch/lease.hpp"
+#include "tools/copper/launch/without_mirror.hpp"
 #include "tools/copper/misuse.hpp"
-#include "tools/copper/remote_shell.hpp"
-#include "tools/copper/view.hpp"
-#include "tools/copper/without_mirror.hpp"
+#include "tools/copper/nodes/batch_jobs.hpp"
+#include "tools/copper/nodes/copper_mounts.hpp"
+#include "tools/copper/nodes/everywhere.hpp"
+#include "tools/copper/nodes/remote_shell.hpp"
+#include "tools/copper/programs/environment.hpp"
+#include "tools/copper/programs/view.hpp"
 
 namespace {
 

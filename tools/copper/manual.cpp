@@ -11,8 +11,8 @@
 
 #include "daemon/control/option_flags.hpp"
 #include "daemon/control/version.hpp"
-#include "tools/copper/commands.hpp"
-#include "tools/copper/process.hpp"
+#include "tools/copper/common/commands.hpp"
+#include "tools/copper/common/process.hpp"
 
 namespace {
 

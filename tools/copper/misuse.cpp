@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "tools/copper/commands.hpp"
-#include "tools/copper/words.hpp"
+#include "tools/copper/common/commands.hpp"
+#include "tools/copper/common/words.hpp"
 
 namespace copper::cli {
 

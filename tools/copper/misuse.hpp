@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tools/copper/failure.hpp"
+#include "tools/copper/common/failure.hpp"
 
 namespace copper::cli {
 

@@ -1,0 +1,254 @@
+#include "tools/copper/nodes/batch_jobs.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/processes.hpp"
+#include "tools/copper/common/process.hpp"
+
+namespace copper::cli {
+
+namespace {
+
+const std::set<std::string_view> pbs_over = {"C", "F", "X", "Q", "H", "W"};
+// squeue(1), "Job state codes". Missing here: COMPLETING, CONFIGURING, REQUEUED, RESIZING, RUNNING,
+// SIGNALING, STAGE_OUT, STOPPED and SUSPENDED, in which processes may be left.
+const std::set<std::string_view> slurm_over = {"BOOT_FAIL", "CANCELLED",    "COMPLETED",     "DEADLINE",
+                                               "FAILED",    "NODE_FAIL",    "OUT_OF_MEMORY", "PENDING",
+                                               "PREEMPTED", "REQUEUE_FED",  "REQUEUE_HOLD",  "RESV_DEL_HOLD",
+                                               "REVOKED",   "SPECIAL_EXIT", "TIMEOUT"};
+const std::set<std::string_view> flux_over = {"INACTIVE", "DEPEND", "PRIORITY", "SCHED"};
+const std::set<std::string_view> lsf_over = {"DONE", "EXIT", "PEND", "PSUSP"};
+
+// Grid Engine has a qstat, too, and a job's PATH may lack that of PBS.
+std::string pbs_qstat() {
+    const char* file = std::getenv("PBS_CONF_FILE");
+    std::ifstream lines(file != nullptr ? file : "/etc/pbs.conf");
+    constexpr std::string_view key = "PBS_EXEC=";
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with(key)) {
+            const auto program = line.substr(key.size()) + "/bin/qstat";
+            return find_program(program).value_or("qstat");
+        }
+    }
+    return "qstat";
+}
+
+bool has_only(std::string_view text, std::string_view characters) {
+    return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+// The number, without what names one job of an array.
+std::string number_of(const std::string& job) {
+    return job.substr(0, job.find_first_of(".["));
+}
+
+// A state for each line; an array's id names all its jobs.
+JobLife life_of_all(const std::vector<std::string>& states, const std::set<std::string_view>& over) {
+    return std::ranges::all_of(states, [&](const std::string& state) { return over.contains(state); })
+               ? JobLife::over
+               : JobLife::alive;
+}
+
+std::vector<std::string> words_of(std::string_view text) {
+    std::istringstream words{std::string(text)};
+    std::vector<std::string> found;
+    for (std::string word; words >> word;) {
+        found.push_back(word);
+    }
+    return found;
+}
+
+JobLife life_in_pbs(std::string_view text) {
+    if (text.find("Unknown Job Id") != std::string_view::npos ||
+        text.find("Job has finished") != std::string_view::npos) {
+        return JobLife::over;
+    }
+    const auto words = words_of(text);
+    const auto name = std::ranges::find(words, "job_state");
+    if (words.end() - name < 3) {
+        return JobLife::unknown;
+    }
+    return life_of_all({name[2]}, pbs_over);
+}
+
+JobLife life_in_slurm(const std::string& job, int exit_code, std::string_view text) {
+    if (exit_code != 0) {
+        return text.find("Invalid job id") != std::string_view::npos ? JobLife::over : JobLife::unknown;
+    }
+    // The number of an array's last job is also that of the array.
+    std::vector<std::string> states;
+    const auto words = words_of(text);
+    for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+        if (words[i] == job) {
+            states.push_back(words[i + 1]);
+        }
+    }
+    return life_of_all(states, slurm_over);
+}
+
+JobLife life_in_lsf(int exit_code, std::string_view text) {
+    if (text.find("is not found") != std::string_view::npos) {
+        return JobLife::over;
+    }
+    const auto states = words_of(text);
+    return exit_code != 0 || states.empty() ? JobLife::unknown : life_of_all(states, lsf_over);
+}
+
+}  // namespace
+
+std::optional<Scheduler> scheduler_of_this_job() {
+    if (is_set("PBS_JOBID")) {
+        return Scheduler::pbs;
+    }
+    if (is_set("SLURM_JOB_ID")) {
+        return Scheduler::slurm;
+    }
+    if (is_set("FLUX_ENCLOSING_ID") || is_set("FLUX_JOB_ID")) {
+        return Scheduler::flux;
+    }
+    if (is_set("LSB_JOBID")) {
+        return Scheduler::lsf;
+    }
+    return is_set("JOB_ID") ? std::optional(Scheduler::grid_engine) : std::nullopt;
+}
+
+std::vector<std::string> question_about(Scheduler scheduler, const std::string& job) {
+    constexpr std::string_view digits = "0123456789";
+    // Another user wrote this id if root asks. PBS would ask the server behind an '@'.
+    const bool is_plain = std::ranges::all_of(job, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == '[' || c == ']';
+    });
+    const bool is_number = is_plain && has_only(number_of(job), digits);
+    switch (scheduler) {
+        case Scheduler::pbs:
+            return is_number ? std::vector<std::string>{pbs_qstat(), "-f", job} : std::vector<std::string>();
+        case Scheduler::slurm:
+            return has_only(job, digits) ? std::vector<std::string>{"squeue", "-h", "-o", "%A %T", "-j", job}
+                                         : std::vector<std::string>();
+        case Scheduler::flux: {
+            if (!job.starts_with("f")) {
+                return {};
+            }
+            std::vector<std::string> words = {"flux"};
+            if (is_set("FLUX_ENCLOSING_ID")) {  // then the id is one of the instance around this one
+                words.emplace_back("--parent");
+            }
+            words.insert(words.end(), {"jobs", "-n", "-o", "{state}", job});
+            return words;
+        }
+        case Scheduler::lsf:
+            return is_number ? std::vector<std::string>{"bjobs", "-noheader", "-o", "stat", job}
+                             : std::vector<std::string>();
+        case Scheduler::grid_engine:
+            return is_number ? std::vector<std::string>{"qstat", "-j", number_of(job)}
+                             : std::vector<std::string>();
+    }
+    return {};
+}
+
+JobLife life_from(Scheduler scheduler, const std::string& job, int exit_code, std::string_view text) {
+    switch (scheduler) {
+        case Scheduler::pbs:
+            return life_in_pbs(text);
+        case Scheduler::slurm:
+            return life_in_slurm(job, exit_code, text);
+        case Scheduler::flux: {
+            const auto states = words_of(text);
+            return exit_code != 0 || states.size() != 1 ? JobLife::unknown : life_of_all(states, flux_over);
+        }
+        case Scheduler::lsf:
+            return life_in_lsf(exit_code, text);
+        case Scheduler::grid_engine:
+            return exit_code == 0                                        ? JobLife::alive
+                   : text.find("do not exist") != std::string_view::npos ? JobLife::over
+                                                                         : JobLife::unknown;
+    }
+    return JobLife::unknown;
+}
+
+namespace {
+
+// What a user has set for squeue's output (squeue(1), "Input environment variables"): a filter, or another
+// cluster, would hide a live job.
+std::set<std::string> filters() {
+    std::set<std::string> names = {"SLURM_CLUSTERS"};
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        const std::string_view text = *variable;
+        if (text.starts_with("SQUEUE_")) {
+            names.emplace(text.substr(0, text.find('=')));
+        }
+    }
+    return names;
+}
+
+}  // namespace
+
+JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& job,
+                        std::chrono::milliseconds patience) {
+    const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
+    if (words.empty()) {
+        return {.life = JobLife::unknown,
+                .reason = "whether job " + job + " still runs is unknown: it is no job of this batch system"};
+    }
+    const auto unknown = [&](const std::string& why) {
+        return JobAnswer{
+            .life = JobLife::unknown,
+            .reason = "whether job " + job + " still runs is unknown: " + words.front() + ": " + why};
+    };
+    if (patience.count() <= 0) {
+        return unknown("does not answer in time");
+    }
+    const auto output = capture(words, patience, filters());
+    if (!output) {
+        return unknown(output.error().reason);
+    }
+    const int exit_code = WIFEXITED(output->status) ? WEXITSTATUS(output->status) : -1;
+    switch (const auto life = life_from(*scheduler, job, exit_code, output->text); life) {
+        case JobLife::over:
+            return {.life = life, .reason = "job " + job + " is over"};
+        case JobLife::alive:
+            return {.life = life, .reason = "job " + job + " still runs"};
+        case JobLife::unknown:
+            break;
+    }
+    return unknown(output->text.substr(0, output->text.find('\n')));
+}
+
+void enter_job_of_proxy() {
+    const char* uri = std::getenv("FLUX_URI");
+    // flux-proxy(1) makes its socket in a directory of its own.
+    const bool is_in_proxy =
+        uri != nullptr && std::string_view(uri).find("/flux-proxy-") != std::string_view::npos;
+    if (!is_in_proxy || is_set("FLUX_JOB_ID")) {
+        return;
+    }
+    const auto output = capture({"flux", "getattr", "jobid"}, question_patience);
+    const auto words = words_of(output && succeeded(*output) ? output->text : std::string());
+    if (words.size() == 1) {
+        ::setenv("FLUX_ENCLOSING_ID", words.front().c_str(), 1);
+    } else {
+        ::unsetenv("FLUX_ENCLOSING_ID");  // the site's Flux is in no job
+    }
+}
+
+const JobAnswer& JobQuestions::ask(const std::string& job) {
+    const auto [answer, is_new] = answers_.try_emplace(job);
+    if (is_new) {
+        const auto begin = std::chrono::steady_clock::now();
+        answer->second = ask_about_job(scheduler_of_this_job(), job, left_);
+        left_ -=
+            std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    }
+    return answer->second;
+}
+
+}  // namespace copper::cli

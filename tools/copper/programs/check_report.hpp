@@ -1,0 +1,27 @@
+// What `copper check` prints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/copper/programs/check_causes.hpp"
+
+namespace copper::cli {
+
+enum class Watcher : std::uint8_t { strace, preload };
+
+struct CheckReport {
+    std::vector<std::string> command;
+    int status = 0;  // of the command, as of waitpid(2)
+    Watcher watcher = Watcher::strace;
+    std::string mount;
+    std::vector<std::string> trees;
+    Judgement judgement;
+};
+enum class Examples : std::uint8_t { few, all };
+std::string check_text(const CheckReport& report, Examples examples);
+nlohmann::json check_json(const CheckReport& report);
+
+}  // namespace copper::cli
