@@ -140,7 +140,7 @@ bool is_served(const std::string& mount) {
     });
 }
 
-tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount, MissingMount missing,
+tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
                                                                const std::string& batch_job) {
     if (!is_normalised_path(mount) || mount == "/") {
         return tl::make_unexpected(mount + ": cannot be a mount point");
@@ -161,11 +161,7 @@ tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string
         }
         return MadeDirectories();  // Session::mount() reports a directory that is not empty
     }
-    if (missing == MissingMount::make) {
-        return make_missing(mount);
-    }
-    return tl::make_unexpected(mount + ": the mount point does not exist; make it (mkdir -p " + mount +
-                               "), or choose another --mount");
+    return make_missing(mount);
 }
 
 }  // namespace copper

@@ -1,4 +1,4 @@
-// Checks the mount point, and makes it if asked to.
+// Checks the mount point, and makes it if it is missing.
 #pragma once
 
 #include <string>
@@ -9,8 +9,6 @@
 #include "daemon/control/option_defaults.hpp"
 
 namespace copper {
-
-enum class MissingMount { refuse, make };
 
 // Directories made for a mount point, innermost first. Removes them, if empty, at its end. Those that others
 // could make then (/tmp/$USER) stay: programs may still look into them.
@@ -36,11 +34,11 @@ class MadeDirectories {
 // Whether a Copper, alive or dead, is mounted there. Reads the mount table and does not touch the mount.
 bool is_served(const std::string& mount);
 
-// Checks before mounting: `mount` (as from canonical_mount()) exists, no Copper, alive or dead, serves it, it
-// does not lie in a Copper mount or a kernel filesystem, and nobody else can exchange it or a directory above
-// it. `make` makes it if its parent exists; for the default mount, it also makes the parent, /tmp/$USER.
-// Errors say what to do. `batch_job`: this job, for the error if another one serves it.
-tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount, MissingMount missing,
+// Checks before mounting: no Copper, alive or dead, serves `mount` (as from canonical_mount()), it does not
+// lie in a Copper mount or a kernel filesystem, and nobody else can exchange it or a directory above it.
+// Makes it if it is missing and its parent exists; for the default mount, also the parent, /tmp/$USER. Errors
+// say what to do. `batch_job`: this job, for the error if another one serves it.
+tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
                                                                const std::string& batch_job = {});
 
 }  // namespace copper

@@ -291,8 +291,7 @@ tl::expected<void, std::string> Node::start() {
         taken_ = Taken::mount;
         return tl::make_unexpected(why + "; or choose another --mount");
     }
-    const auto missing = options_.create_mount ? MissingMount::make : MissingMount::refuse;
-    auto made = prepare_mount_point(options_.mount, missing, options_.batch_job);
+    auto made = prepare_mount_point(options_.mount, options_.batch_job);
     if (!made) {
         return tl::make_unexpected(made.error());
     }

@@ -209,7 +209,7 @@ std::string already_served(const InstanceRecord& served, const std::string& batc
     return served.batch_job.empty() || served.batch_job == batch_job
                ? text + "; end it with " + stop_command(served.mount)
                : text + ", for job " + served.batch_job +
-                     "; give this job another place with --create-mount --mount DIR (and COPPER_MOUNT=DIR "
+                     "; give this job another place with --mount DIR (and COPPER_MOUNT=DIR "
                      "for the other commands), or end that mirror with " +
                      stop_command_for(served.batch_job, served.mount);
 }

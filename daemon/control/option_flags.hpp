@@ -18,10 +18,12 @@ inline void add_option_flags(CLI::App& app, FlagTexts& texts,
             continue;
         }
         CLI::Option* option = nullptr;
+        const std::string flag =
+            (row.letter != '\0' ? std::string("-") + row.letter + "," : "") + "--" + row.name;
         if (row.argument.empty()) {
             // --name, or --name=false
             option = app.add_flag_function(
-                "--" + row.name,
+                flag,
                 [&texts, name = row.name](std::int64_t count) {
                     texts[name] = {count > 0 ? "true" : "false"};
                 },
@@ -32,12 +34,12 @@ inline void add_option_flags(CLI::App& app, FlagTexts& texts,
             });
         } else {
             option = app.add_option_function<std::vector<std::string>>(
-                "--" + row.name,
+                flag,
                 [&texts, name = row.name](const std::vector<std::string>& given) { texts[name] = given; },
                 row.help);
             option->type_name(row.argument)->allow_extra_args(false);
         }
-        if (row.audience == OptionRow::Audience::hidden) {
+        if (row.audience != OptionRow::Audience::user) {
             option->group("");
         }
     }

@@ -32,7 +32,7 @@ constexpr std::array other_variables = {
 bool is_public_name(const std::string& name) {
     const OptionRow* row = find_row(name);
     const auto& of_launch = launch_option_names();
-    return (row != nullptr && row->audience == OptionRow::Audience::user) ||
+    return (row != nullptr && row->audience != OptionRow::Audience::hidden) ||
            std::find(of_launch.begin(), of_launch.end(), name) != of_launch.end();
 }
 
@@ -99,6 +99,17 @@ const std::vector<std::string>& launch_option_names() {
     static const std::vector<std::string> names = {"nodes-from", "local", "launcher", "launcher-args",
                                                    "keep-env"};
     return names;
+}
+
+std::string variable_of(const std::string& option) {
+    std::string name(environment_prefix);
+    std::ranges::transform(option, std::back_inserter(name), [](char c) {
+        if (c == '-') {
+            return '_';
+        }
+        return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    });
+    return name;
 }
 
 void add_variable(std::string_view variable, Sources& sources) {

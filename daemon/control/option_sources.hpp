@@ -27,5 +27,7 @@ tl::expected<Sources, std::string> read_sources(const std::optional<std::string>
 void add_variable(std::string_view variable, Sources& sources);
 tl::expected<void, std::string> add_config(std::string_view text, const std::string& name, Sources& sources);
 const std::vector<std::string>& launch_option_names();
+// Of an option: "COPPER_DEADLINE".
+std::string variable_of(const std::string& option);
 
 }  // namespace copper

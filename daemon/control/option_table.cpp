@@ -218,6 +218,11 @@ Taken take_id(const Texts& texts, DaemonOptions& options) {
 }
 
 Taken take_log_dir(const Texts& texts, DaemonOptions& options) {
+    if (texts.front() == "-") {
+        options.log_dir.clear();
+        options.log_to_output = true;
+        return {};
+    }
     std::error_code error;
     options.log_dir =
         texts.front().empty() ? "" : std::filesystem::absolute(texts.front(), error).lexically_normal();
@@ -255,11 +260,8 @@ std::vector<OptionRow> user_rows() {
          .argument = "DIR",
          .help = "where the mirror is mounted (default /tmp/$USER/copper)",
          .take = take_mount},
-        {.name = "create-mount",
-         .argument = "",
-         .help = "make the mount point if it is missing, and remove it at the end",
-         .take = take_switch<&DaemonOptions::create_mount>},
         {.name = "tree",
+         .letter = 't',
          .argument = "PATH",
          .help = "a directory tree to mirror cooperatively (default: every shared filesystem mounted)",
          .arity = OptionRow::Arity::repeatable,
@@ -275,41 +277,10 @@ std::vector<OptionRow> user_rows() {
          .help = "memory for cached objects, with suffix K, M, G or T (default 0: a quarter of memory, at "
                  "most 16G; with --local N, an N-th of that quarter)",
          .take = take_cache_bytes},
-        {.name = "shared-file-bytes",
-         .argument = "SIZE",
-         .help = "each node reads files larger than this itself (default: no limit)",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.shared_file_bytes, parse_size(texts.front()));
-             }},
-        {.name = "compress",
-         .argument = one_of(compression_names),
-         .help =
-             "send and keep the contents of files in fewer bytes (LZ4): auto (where the network is slower "
-             "than that), off, or lz4 (whatever shrinks; default auto)",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.compress, parse_name<Compression>(texts.front(), compression_names,
-                                                                         " is neither auto, off nor lz4"));
-             }},
         {.name = "readers",
          .argument = "K",
          .help = "how many nodes may read the backing filesystem (default 16)",
          .take = take_count<&DaemonOptions::readers, readers_max>},
-        {.name = "arity",
-         .argument = "K",
-         .help = "children of a node in the broadcast trees (default 4)",
-         .take = take_count<&DaemonOptions::arity, arity_max>},
-        {.name = "push",
-         .argument = one_of(push_names),
-         .help = "send objects to all nodes: auto (large files only if several nodes read them), "
-                 "always or "
-                 "never (default auto)",
-         .take =
-             [](const Texts& texts, DaemonOptions& options) {
-                 return assign(options.push, parse_name<Push>(texts.front(), push_names,
-                                                              " is none of auto, always and never"));
-             }},
         {.name = "deadline",
          .argument = "SECONDS",
          .help =
@@ -321,12 +292,9 @@ std::vector<OptionRow> user_rows() {
              }},
         {.name = "log-dir",
          .argument = "DIR",
-         .help = "write logs to DIR/<host>-<pid>-output.log",
+         .help =
+             "write logs to DIR/<host>-<pid>-output.log; -: to the launcher's output, while the daemons run",
          .take = take_log_dir},
-        {.name = "log-to-output",
-         .argument = "",
-         .help = "write logs also to the output of the daemons' launcher, while they run",
-         .take = take_switch<&DaemonOptions::log_to_output>},
         {.name = "log-level",
          .argument = one_of(level_names),
          .help = "none, fatal, error, warning, info or debug, or 0 to 5 (default warning)",
@@ -344,38 +312,94 @@ std::vector<OptionRow> user_rows() {
          .argument = "",
          .help = "let other users see the mirror",
          .take = take_switch<&DaemonOptions::allow_other>},
+        {.name = "profile",
+         .argument = "auto|off|FILE",
+         .help =
+             "fetch what the last run used, and record this run: auto (the last job with this name and these "
+             "trees; default), off, or a FILE",
+         .take = take_profile},
+        {.name = "job",
+         .argument = "ID",
+         .help = "the job's name (default: the batch system's, else local-<pid>)",
+         .take = take_id<&DaemonOptions::job>},
+    };
+}
+
+std::vector<OptionRow> seldom_rows() {
+    using enum OptionRow::Audience;
+    return {
+        {.name = "shared-file-bytes",
+         .argument = "SIZE",
+         .help = "each node reads files larger than this itself (default: no limit)",
+         .audience = seldom,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.shared_file_bytes, parse_size(texts.front()));
+             }},
+        {.name = "compress",
+         .argument = one_of(compression_names),
+         .help =
+             "send and keep the contents of files in fewer bytes (LZ4): auto (where the network is slower "
+             "than that), off, or lz4 (whatever shrinks; default auto)",
+         .audience = seldom,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.compress, parse_name<Compression>(texts.front(), compression_names,
+                                                                         " is neither auto, off nor lz4"));
+             }},
+        {.name = "arity",
+         .argument = "K",
+         .help = "children of a node in the broadcast trees (default 4)",
+         .audience = seldom,
+         .take = take_count<&DaemonOptions::arity, arity_max>},
+        {.name = "push",
+         .argument = one_of(push_names),
+         .help = "send objects to all nodes: auto (large files only if several nodes read them), always or "
+                 "never (default auto)",
+         .audience = seldom,
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.push, parse_name<Push>(texts.front(), push_names,
+                                                              " is none of auto, always and never"));
+             }},
         {.name = "passthrough",
          .argument = one_of(passthrough_names),
-         .help =
-             "auto: if root mounts, and the kernel and libfuse can, the kernel reads files of at least 1M "
-             "itself when they are opened again, and asks at each open of any file; off (default)",
+         .help = "auto: large files bypass the daemon; needs root, Linux 6.9 and libfuse 3.17, and each open "
+                 "of any "
+                 "file costs a request; off (default)",
+         .audience = seldom,
          .take =
              [](const Texts& texts, DaemonOptions& options) {
                  return assign(options.passthrough, parse_name<bool>(texts.front(), passthrough_names,
                                                                      " is neither auto nor off"));
              }},
-        {.name = "profile",
-         .argument = "auto|off|FILE",
-         .help = "which record of what an earlier job used is fetched ahead, and updated: auto (that of the "
-                 "last job "
-                 "with this name and these trees; default), off, or a FILE",
-         .take = take_profile},
         {.name = "profile-dir",
          .argument = "DIR",
          .help = "where the site's profiles lie, for jobs that have none of their own",
+         .audience = seldom,
          .take = take_profile_dir},
         {.name = "no-rewrite-symlinks",
          .argument = "",
          .help = "show absolute symbolic links as they are, even if they lead out of the mirror",
+         .audience = seldom,
          .take = [](const Texts& texts, DaemonOptions& options) -> Taken {
              const auto raw = parse_switch(texts.front());
              options.rewrite_symlinks = !raw.value_or(false);
              return raw ? Taken() : Taken(wrong(raw.error()));
          }},
-        {.name = "job",
-         .argument = "ID",
-         .help = "the job's name (default: the batch system's, else local-<pid>)",
-         .take = take_id<&DaemonOptions::job>},
+        {.name = "log-to-output",
+         .argument = "",
+         .help = "--log-dir -",
+         .audience = former,
+         .take = take_switch<&DaemonOptions::log_to_output>},
+        {.name = "create-mount",
+         .argument = "",
+         .help = "nothing: a missing mount point is always made",
+         .audience = former,
+         .take = [](const Texts& texts, DaemonOptions&) -> Taken {
+             const auto given = parse_switch(texts.front());
+             return given ? Taken() : Taken(wrong(given.error()));
+         }},
     };
 }
 
@@ -458,8 +482,8 @@ std::vector<OptionRow> hidden_rows() {
 const std::vector<OptionRow>& option_table() {
     static const std::vector<OptionRow> table = [] {
         auto rows = user_rows();
-        for (auto& row : hidden_rows()) {
-            rows.push_back(std::move(row));
+        for (auto more : {seldom_rows(), hidden_rows()}) {
+            std::ranges::move(more, std::back_inserter(rows));
         }
         return rows;
     }();
@@ -507,7 +531,6 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         std::string("--local=") + truth(options.local),
         std::string("--require-key=") + truth(options.require_key),
         std::string("--default-trees=") + truth(options.has_default_trees),
-        std::string("--create-mount=") + truth(options.create_mount),
         "--ready-timeout=" + seconds(options.ready_timeout)};
     for (const auto& tree : options.trees) {
         flags.push_back("--resolved-tree=" + tree);

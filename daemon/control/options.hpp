@@ -28,28 +28,27 @@ inline constexpr const char* profile_off = "off";
 struct DaemonOptions {
     std::string mount;               // --mount DIR; default /tmp/$USER/copper; without links
     std::string mount_as_given;      // perhaps through links
-    bool create_mount = false;       // --create-mount: make it if it is missing, remove it at the end
     std::vector<std::string> trees;  // --tree PATH, repeatable; default: every shared filesystem mounted
     std::string cores = "auto";      // --cores auto|none|LIST (hwloc/cpuset list format)
     // --cache-bytes SIZE (K, M, G, T suffixes: powers of 1024); 0: default_cache_bytes()
     std::uint64_t cache_bytes = 0;
-    // --shared-file-bytes SIZE: each node reads larger files itself
+    // shared-file-bytes SIZE: each node reads larger files itself
     std::uint64_t shared_file_bytes = std::numeric_limits<std::uint64_t>::max();
-    Compression compress = Compression::automatic;  // --compress auto|off|lz4
+    Compression compress = Compression::automatic;  // compress auto|off|lz4
     std::uint32_t readers = 16;                     // --readers K
-    std::uint32_t arity = 4;                        // --arity K
+    std::uint32_t arity = 4;                        // arity K
     std::uint32_t allow_missing = 0;                // --allow-missing N: nodes that may lack a mirror
-    Push push = Push::automatic;                    // --push auto|always|never
+    Push push = Push::automatic;                    // push auto|always|never
     std::chrono::milliseconds deadline{10000};      // --deadline SECONDS (fractions allowed)
     std::string log_dir;                            // --log-dir DIR; empty: standard error
-    bool log_to_output = false;                     // --log-to-output: also to standard error
+    bool log_to_output = false;                     // --log-dir -, or log-to-output: also to standard error
     LogLevel log_level = LogLevel::warning;         // --log-level NAME or 0..5
     bool allow_other = false;                       // --allow-other
-    bool passthrough = false;                       // --passthrough auto|off
+    bool passthrough = false;                       // passthrough auto|off
     // --profile auto|off|FILE: `copper launch` makes a FILE of auto
     std::string profile = profile_auto;
-    std::string profile_dir;       // --profile-dir DIR; empty: none
-    bool rewrite_symlinks = true;  // --no-rewrite-symlinks
+    std::string profile_dir;       // profile-dir DIR; empty: none
+    bool rewrite_symlinks = true;  // no-rewrite-symlinks
     std::string job;               // --job ID; default: from PBS, Slurm or Flux, else "local-<pid>"
 
     // Hidden flags, for `copper launch`. Environment and file cannot set them.
@@ -77,10 +76,13 @@ struct DaemonOptions {
 // environment and the TOML file all use this table.
 struct OptionRow {
     std::string name;      // without "--"
+    char letter = '\0';    // of the short flag, if there is one
     std::string argument;  // for help; empty: a switch
     std::string help;
     enum class Arity { once, repeatable };
-    enum class Audience { user, hidden };  // hidden: a flag between our own programs, not in --help
+    // seldom: a variable or a key of the file; its flag is not in --help. former: the help says what is to be
+    // used instead. hidden: a flag between our own programs.
+    enum class Audience { user, seldom, former, hidden };
     Arity arity = Arity::once;
     Audience audience = Audience::user;
     // Parses the texts of the option into `options`. A switch has the text "true" or "false". The error says

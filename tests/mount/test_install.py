@@ -192,8 +192,8 @@ class Completion(InstalledTestCase):
     CASES = {
         "copper lau": "copper launch ",
         "copper launch --tre": "copper launch --tree ",
-        "copper launch --compress l": "copper launch --compress lz4 ",
-        "copper launch --compress=l": "copper launch --compress=lz4 ",
+        "copper launch --log-level w": "copper launch --log-level warning ",
+        "copper launch --log-level=w": "copper launch --log-level=warning ",
         "copper help prefe": "copper help prefetch ",
         "copper profile sh": "copper profile show ",
         "copper prefetch a-fi": "copper prefetch a-file ",

@@ -94,7 +94,7 @@ class OtherJob(OtherJobTestCase):
                 said, wrong = self.launch_second(code=1)
                 self.assertEqual("", said)
                 self.assertRegex(wrong, f"already served, by process [0-9]+, for job {FIRST}; give this job another place "
-                                        "with --create-mount --mount DIR ")
+                                        "with --mount DIR ")
                 self.assertIn(says, wrong)
                 self.check_nothing_uses_it()
                 self.assertIn(f"is the mirror of job {FIRST}: end it there", self.second("stop", code=1)[1])
@@ -137,7 +137,7 @@ class OtherJob(OtherJobTestCase):
         self.launch_second(code=1)
         mount = f"{self.job.directory}/second"
         environment = {**self.environment_of(SECOND), "COPPER_MOUNT": mount}
-        for words in (["launch", "--launcher", "none", "--create-mount", "--tree", self.tree], ["run", "--", "cat", mount + self.value],
+        for words in (["launch", "--launcher", "none", "--tree", self.tree], ["run", "--", "cat", mount + self.value],
                       ["stop"]):
             done = self.job.command(*words, environment=environment)
             self.assertEqual(0, done.returncode, done.stderr)
@@ -236,7 +236,7 @@ class OtherJob(OtherJobTestCase):
         """Job 1 has DIR here, launched from another node; job 2 has DIR.0."""
         self.job = self.prepare(trees=[self.tree])
         pathlib.Path(self.value).write_text("1\n", encoding="utf-8")
-        self.second("launch", "--launcher", "none", "--create-mount", "--tree", self.tree, environment=self.environment_of(FIRST))
+        self.second("launch", "--launcher", "none", "--tree", self.tree, environment=self.environment_of(FIRST))
         first = pathlib.Path(self.job.mount + self.value)
         self.assertEqual("1\n", first.read_text(encoding="utf-8"))
         for record in pathlib.Path("/tmp").glob("copper-[0-9]*/launch-*.json"):

@@ -209,7 +209,7 @@ class Names(ProfileTestCase):
         [file] = pathlib.Path(self.cache).rglob("*.profile")
         site = self.make_directory()
         os.rename(file, f"{site}/any-{file.name.rpartition('-')[2]}")
-        self.submit("new.sh", read="used/file.01", OPTIONS=f"--profile-dir {site}")
+        self.submit("new.sh", read="used/file.01", COPPER_PROFILE_DIR=site)
         [file] = pathlib.Path(self.cache).rglob("*.profile")
         shown = self.run_program(copper_program(), "profile", "show", file).stdout.decode()
         self.assertIn("used/file.00", shown)
@@ -259,9 +259,9 @@ class Prefetch(ProfileTestCase):
         self.assertEqual((0, True), terminal.end(f"{shown}: "))
         self.assertRegex(terminal.shown, rf"\[#+-+\] \d+ of at least \d+ objects, [0-9.]+ \w+( in [0-9.]+ s \(.*/s\))?  {shown}")
 
-    def test_launch_can_ask_for_it(self):
-        job = self.start("--prefetch", f"{self.shown}/used", "--prefetch", f"{self.shown}/unused", nodes=1)
-        self.prefetch(job, "--wait", self.shown)
+    def test_several_paths(self):
+        job = self.start(nodes=1)
+        self.prefetch(job, "--wait", f"{self.shown}/used", f"{self.shown}/unused")
         self.assertEqual(2 * self.FILES, self.slow.counters()["open"])
         self.assertEqual({}, self.operations(lambda: self.use(job, nodes=[0])))
 

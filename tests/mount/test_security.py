@@ -185,7 +185,7 @@ class Traps(MountTestCase):
 
     def daemon(self, *options, before=""):
         """The output of a daemon that must not start; `before` is a script run by the same process."""
-        words = [daemon_program(), "--mount", f"{self.directory}/m", "--tree", TREE, "--create-mount", *options]
+        words = [daemon_program(), "--mount", f"{self.directory}/m", "--tree", TREE, *options]
         done = subprocess.run(["sh", "-c", f'{before}\nexec "$@"', "sh", *words], capture_output=True, text=True,
                               timeout=60, env=clean_environment(), cwd=self.directory, check=False)
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)

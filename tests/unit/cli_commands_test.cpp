@@ -120,10 +120,11 @@ TEST_F(CommandLine, CompletesOptionsAndTheirValues) {
     EXPECT_EQ(complete({"status", ""}), "--help --mount --nodes --json ") << "nothing else can follow";
     EXPECT_EQ(complete({"launch", "--tree", "/a", "--dry"}), "--dry-run ");
     EXPECT_EQ(complete({"launch", "--require"}), "") << "hidden";
-    EXPECT_EQ(complete({"launch", "--compress", ""}), "auto off lz4 ");
-    EXPECT_EQ(complete({"launch", "--compress", "=", "l"}), "lz4 ") << "as bash splits it";
-    EXPECT_EQ(complete({"launch", "--compress", "="}), "auto off lz4 ");
-    EXPECT_EQ(complete({"launch", "--compress=l"}), "--compress=lz4 ") << "as zsh and fish leave it";
+    EXPECT_EQ(complete({"launch", "--compr"}), "") << "a variable";
+    EXPECT_EQ(complete({"launch", "--log-level", "d"}), "debug ");
+    EXPECT_EQ(complete({"launch", "--log-level", "=", "w"}), "warning ") << "as bash splits it";
+    EXPECT_EQ(complete({"launch", "--log-level", "="}), "none fatal error warning info debug ");
+    EXPECT_EQ(complete({"launch", "--log-level=w"}), "--log-level=warning ") << "as zsh and fish leave it";
     EXPECT_EQ(complete({"env", "--shell", "z"}), "zsh ");
     EXPECT_EQ(complete({"launch", "--profile", "o"}), "off ");
     EXPECT_EQ(complete({"launch", "--profile", "/a"}), ":files ");

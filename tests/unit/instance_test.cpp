@@ -86,7 +86,7 @@ TEST(Instance, AMountHasOneLiveInstance) {
     EXPECT_EQ(
         claim(of_other_job).error(),
         served +
-            ", for job 17.server; give this job another place with --create-mount --mount DIR (and "
+            ", for job 17.server; give this job another place with --mount DIR (and "
             "COPPER_MOUNT=DIR for the other commands), or end that mirror with 'copper stop --batch-job "
             "17.server --mount " +
             record.mount + "'");

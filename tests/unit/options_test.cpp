@@ -275,7 +275,6 @@ TEST_F(OptionsTest, FlagsResolveToTheSame) {
                                         {"deadline", {"0.25"}},
                                         {"compress", {"lz4"}},
                                         {"log-dir", {"/tmp/logs"}},
-                                        {"create-mount", {"true"}},
                                         {"batch-job", {"17.server"}},
                                         {"batch-run", {"1"}},
                                         {"nodes", {"512"}},

@@ -163,10 +163,12 @@ if [[ -z $cores && -n $wanted_cores ]] && has_cores "$wanted_cores"; then
 fi
 
 logs="$folder/logs"
-arguments=(launch --log-level "$log_level" --readers "$readers" --cores "${cores:-auto}" --create-mount "${mounts[@]}")
-[[ -z $file_bytes ]] || arguments+=(--shared-file-bytes "$file_bytes")
-[[ $log_where == file ]] || arguments+=(--log-to-output)
-if [[ $log_where != stdout ]]; then
+arguments=(launch --log-level "$log_level" --readers "$readers" --cores "${cores:-auto}" "${mounts[@]}")
+[[ -z $file_bytes ]] || export COPPER_SHARED_FILE_BYTES=$file_bytes
+[[ $log_where != both ]] || export COPPER_LOG_TO_OUTPUT=true
+if [[ $log_where == stdout ]]; then
+    arguments+=(--log-dir -)
+else
     mkdir -p "$logs"
     arguments+=(--log-dir "$logs")
     if [[ -n ${PBS_NODEFILE:-} && -r ${PBS_NODEFILE:-} ]]; then

@@ -28,7 +28,6 @@
 #include "tools/copper/nodes/launch_record.hpp"
 #include "tools/copper/nodes/node_list.hpp"
 #include "tools/copper/programs/mirror.hpp"
-#include "tools/copper/programs/prefetch.hpp"
 #include "tools/copper/stop/cleanup.hpp"
 
 namespace copper::cli {
@@ -465,11 +464,6 @@ Result<void> launch_from(Beginning& from, const LaunchOptions& options) {
         std::cout << shell_quote(plan->command) << "\n";
         return {};
     }
-    for (const auto& path : options.prefetch) {
-        if (!resolve_path(path)) {
-            return misused("--prefetch " + path + ": no such path");
-        }
-    }
     const auto lock = LaunchLock::take(plan->daemon.mount);
     if (!lock) {
         return tl::make_unexpected(lock.error());
@@ -483,11 +477,7 @@ Result<void> launch_from(Beginning& from, const LaunchOptions& options) {
         from.left_out = left_out_after(*plan, end.troubles);
         return started;
     }
-    if (!options.prefetch.empty() && is_without_mirror(plan->daemon.mount)) {
-        say("warning: --prefetch: this node has no mirror; use 'copper prefetch' on another one");
-        return {};
-    }
-    return prefetch(plan->daemon.mount, options.prefetch);
+    return {};
 }
 
 Result<void> launch(const LaunchOptions& options) {
@@ -526,10 +516,12 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
                     "What starts the daemons (default auto); COPPER_LAUNCHER_ARGS adds arguments to it")
         ->type_name("auto|mpirun|mpiexec|PATH|srun|flux|none");
     command
-        .add_option("--prefetch", options.prefetch,
-                    "Then read this path ahead, with everything below it; launch does not wait for that")
-        ->type_name("PATH")
-        ->take_all();
+        .add_option_function<std::string>(
+            "--prefetch",
+            [](const std::string&) {
+                throw CLI::ValidationError("--prefetch", "use 'copper prefetch PATH' after the launch");
+            })
+        ->group("");
     command
         .add_option(
             "--keep-env", options.keep_env,

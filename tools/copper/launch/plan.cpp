@@ -124,10 +124,6 @@ void plan_mounts(Plan& plan) {
     if (plan.placement.on_this_machine == 0) {
         plan.mounts.push_back(mount);
     }
-    // Copper makes DIR.0 and the default mount itself. The user makes any other one.
-    plan.daemon.create_mount = plan.daemon.create_mount || plan.daemon.local ||
-                               mount == canonical_mount(default_mount()) ||
-                               mount == mount_within(plan.daemon.private_directory);
 }
 
 // How `copper stop` on another node of the job reaches this node.
@@ -166,6 +162,22 @@ std::string profile_of(const DaemonOptions& daemon) {
     }
     const auto directory = profiles_directory();
     return directory.empty() ? profile_off : directory + "/" + profile_name(program_of_job(), daemon.trees);
+}
+
+// For scripts with flags that have gone out of --help.
+std::vector<std::string> better_words(const FlagTexts& flags) {
+    using enum OptionRow::Audience;
+    std::vector<std::string> found;
+    for (const auto& [name, texts] : flags) {
+        const OptionRow& row = *find_row(name);
+        if (row.audience == former) {
+            found.push_back("--" + name + ": use " + row.help);
+        } else if (row.audience == seldom) {
+            found.push_back("--" + name + ": use the variable " + variable_of(name) + ", or '" + name +
+                            "' in the file of --config");
+        }
+    }
+    return found;
 }
 
 }  // namespace
@@ -213,6 +225,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places,
         return tl::make_unexpected(daemon.error());
     }
     plan.daemon = std::move(*daemon);
+    std::ranges::move(better_words(options.flags), std::back_inserter(plan.daemon.warnings));
     plan.daemon.local = local;
     plan.daemon.allow_missing -= static_cast<std::uint32_t>(left_out.size());
     if (!places.private_directory.empty()) {

@@ -22,7 +22,6 @@ struct LaunchOptions {
     FlagTexts flags;
     std::string config;
     std::string nodes_from, launcher, local;
-    std::vector<std::string> prefetch;  // paths
     std::vector<std::string> keep_env;  // variables
     bool dry_run = false;
 };

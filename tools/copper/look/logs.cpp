@@ -225,7 +225,7 @@ void add_logs(CLI::App& app, Action& action) {
         ->type_name("DIR")
         ->excludes(mount);
     command->add_option("--node", options->node, "Of this node only")->type_name("HOST");
-    command->add_flag("--follow", options->follow, "Go on until the job is stopped");
+    command->add_flag("-f,--follow", options->follow, "Go on until the job is stopped");
     command->add_flag("--local", options->local)->group("");
     command->footer(
         "Examples:\n  copper logs\n  copper logs --node cn12 --follow\n  copper logs ~/copper-logs/1234");

@@ -143,18 +143,8 @@ Result<void> wait_for_end(const std::string& mount) {
     }
 }
 
-Result<void> run(const PrefetchOptions& options) {
-    const auto mount = mount_named(options.mount);
-    if (!mount) {
-        return tl::make_unexpected(mount.error());
-    }
-    const auto asked = prefetch(*mount, options.paths);
-    return asked && options.wait ? wait_for_end(*mount) : asked;
-}
-
-}  // namespace
-
-Result<void> prefetch(const std::string& mount, const std::vector<std::string>& paths) {
+// Returns when the job knows of all paths. A path can be given as it is, or under the mount.
+Result<void> ask_for(const std::string& mount, const std::vector<std::string>& paths) {
     for (const auto& text : paths) {
         const auto path = real_path(mount, text);
         if (!path) {
@@ -166,6 +156,17 @@ Result<void> prefetch(const std::string& mount, const std::vector<std::string>& 
     }
     return {};
 }
+
+Result<void> run(const PrefetchOptions& options) {
+    const auto mount = mount_named(options.mount);
+    if (!mount) {
+        return tl::make_unexpected(mount.error());
+    }
+    const auto asked = ask_for(*mount, options.paths);
+    return asked && options.wait ? wait_for_end(*mount) : asked;
+}
+
+}  // namespace
 
 std::string progress_line(const json& progress, std::size_t columns) {
     for (const auto& one : progress.value("paths", json::array())) {
