@@ -1,4 +1,4 @@
-// Judges what simulated programs get by the history of the simulated filesystem: docs/design.md, "What is
+// Judges what simulated programs get by the history of the simulated filesystem: docs/protocol.md, "What is
 // promised of a file that changes".
 #pragma once
 
