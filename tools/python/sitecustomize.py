@@ -10,6 +10,9 @@ tree nothing can be written, and elsewhere not by all nodes at once.)
 It also leads an interpreter into the mirror that would read the original of a mirrored tree. PATH and PYTHONPATH cannot
 do that for console scripts (their first line names the interpreter), virtual environments (pyvenv.cfg names the
 standard library), *.pth files, and environments that are activated after `copper env`.
+
+A Python that starts at its original place reads its first modules and *.pth files there, before this module. To start
+the mirrored interpreter from here would not spare them, and would end a program that embeds Python.
 """
 
 import os
