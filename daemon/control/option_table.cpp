@@ -346,9 +346,9 @@ std::vector<OptionRow> user_rows() {
          .take = take_switch<&DaemonOptions::allow_other>},
         {.name = "passthrough",
          .argument = one_of(passthrough_names),
-         .help =
-             "auto: if root mounts, and the kernel and libfuse can, the kernel reads files of at least 1M "
-             "itself when they are opened again, and asks at each open of any file; off (default)",
+         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs root, "
+                 "Linux "
+                 "6.9; off (default)",
          .take =
              [](const Texts& texts, DaemonOptions& options) {
                  return assign(options.passthrough, parse_name<bool>(texts.front(), passthrough_names,
@@ -356,9 +356,8 @@ std::vector<OptionRow> user_rows() {
              }},
         {.name = "profile",
          .argument = "auto|off|FILE",
-         .help = "which record of what an earlier job used is fetched ahead, and updated: auto (that of the "
-                 "last job "
-                 "with this name and these trees; default), off, or a FILE",
+         .help = "fetch what the last run used, and record this run: auto (the last job with this name and "
+                 "these trees; default), off, or a FILE",
          .take = take_profile},
         {.name = "profile-dir",
          .argument = "DIR",

@@ -4,8 +4,8 @@ It lets Python read modules without isatty(). Before Python 3.14, open() calls i
 imported modules. isatty() is an ioctl, which Linux always passes on to the FUSE daemon: the only request that remains
 when a package is imported again through Copper.
 
-Modules without bytecode are compiled once a node: what Python would write beside them goes to the node's scratch. (In a
-tree nothing can be written, and elsewhere not by all nodes at once.)
+Modules without bytecode are compiled once per node: what Python would write beside them goes to the node's scratch. (In
+a tree nothing can be written, and elsewhere not by all nodes at once.)
 
 It also leads an interpreter into the mirror that would read the original of a mirrored tree. PATH and PYTHONPATH cannot
 do that for console scripts (their first line names the interpreter), virtual environments (pyvenv.cfg names the

@@ -527,7 +527,7 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
         ->type_name("auto|mpirun|mpiexec|PATH|srun|flux|none");
     command
         .add_option("--prefetch", options.prefetch,
-                    "Then read this path ahead, with everything below it; launch does not wait for that")
+                    "After the launch, read PATH and everything below it in the background")
         ->type_name("PATH")
         ->take_all();
     command
