@@ -346,9 +346,8 @@ std::vector<OptionRow> user_rows() {
          .take = take_switch<&DaemonOptions::allow_other>},
         {.name = "passthrough",
          .argument = one_of(passthrough_names),
-         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs root, "
-                 "Linux "
-                 "6.9; off (default)",
+         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs "
+                 "root and Linux 6.9; off (default)",
          .take =
              [](const Texts& texts, DaemonOptions& options) {
                  return assign(options.passthrough, parse_name<bool>(texts.front(), passthrough_names,
