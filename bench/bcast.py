@@ -29,7 +29,7 @@ def measure(ranks, transport, runs):
 
 
 def plot(results, path):
-    import matplotlib  # only for who wants the plot
+    import matplotlib  # needed for the plot alone
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "copper"
     from matplotlib import pyplot

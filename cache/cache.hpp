@@ -83,7 +83,8 @@ class Cache {
     ObjectPtr find(const ObjectKey& key);
 
     // The same for a program that gets it without asking, and whose kernel then keeps it: nothing that has a
-    // lifetime.
+    // lifetime. Nobody can see whether the program looks at it, so a profile keeps it as long as programs
+    // list its directory.
     ObjectPtr use(const ObjectKey& key);
 
     // Call it before get(). Not a use.

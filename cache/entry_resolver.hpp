@@ -52,8 +52,8 @@ class EntryResolver {
 
     // Calls `waiter` once, as Cache::get does. The names of a directory within the trees answer for absent
     // names (which cost nothing more, ever); attributes are those of the entry alone or, where BatchEvidence
-    // says so, of a batch. Outside the trees, and in a directory that may be searched but not read, the entry
-    // alone answers.
+    // says so, of a batch. Outside the trees, where listing /home may mount ten thousand filesystems, and in
+    // a directory that may be searched but not read, the entry alone answers.
     void resolve(const std::string& directory, const std::string& name, Waiter waiter);
 
   private:

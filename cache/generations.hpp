@@ -17,8 +17,8 @@ namespace copper {
 // A refresh replaces what the job sees at a path and below it. Each has an id that no other one has. The
 // generation of an object is the sum of the ids of all refreshes that cover it, and is part of its key: what
 // a node asks for once it knows of a refresh is another object than all that anybody has read before. So a
-// read under way is nobody's mistake, and refreshes need no order: nodes that know of the same ones mean the
-// same objects.
+// late answer does no harm, and refreshes need no order: nodes that know of the same ones mean the same
+// objects.
 //
 // The bytes of a version of a file have no generation: other bytes have another version.
 //

@@ -206,7 +206,8 @@ struct Extent {
     std::size_t plain_bytes = blob.size;
 };
 
-// Where a file has data. What lies between are holes: a read gives zeros there.
+// Where a file has data. What lies between are holes: a read gives zeros there. A node asks for the map at
+// the first search for a hole or data, and before the first read if the holes may be as large as an extent.
 struct DataMap {
     struct Segment {
         std::uint64_t begin = 0;

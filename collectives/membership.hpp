@@ -35,7 +35,9 @@ class Membership {
     struct Options {
         std::uint32_t size = 1;
         Rank self;
-        std::size_t arity = 4;     // REQUIRES: >= 1
+        // Small objects reach all nodes soonest with 4 to 8, whole extents with 2 to 4
+        // (docs/notebook/2026-11-21.md). REQUIRES: >= 1
+        std::size_t arity = 4;
         std::size_t readers = 16;  // number of offices, at most one per node. REQUIRES: >= 1
     };
     explicit Membership(Options options);
@@ -80,7 +82,9 @@ class Membership {
     // Rendezvous hashing (highest random weight; Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1),
     // 1998) spreads file trees over the offices that have a holder, so a loss moves only the file trees of
     // the lost reader. The stripes of a large file go to all offices in turn; those of an office that has no
-    // holder are spread in the same way.
+    // holder are spread in the same way. (In turn, because hashes alone give one of four readers a third of
+    // 2 GiB.) The reader of an extent follows from its number and the path alone: nobody needs to know the
+    // file's size.
     Route route(const ObjectKey& key) const;
     // The reader to try if those in `tried` cannot read. One that has resigned is better than none. Nothing
     // if no other node is left.

@@ -51,7 +51,8 @@ class Protocol {
                       std::chrono::milliseconds patience, TimePoint now);
     // This node's link to another one is broken for good.
     void cut(Rank rank, TimePoint now);
-    // This node ends. Tells its neighbours in the trees, which it returns; the others hear it from them.
+    // This node ends. Tells its neighbours in the trees (36 at most), which it returns; the others hear it
+    // from them. If it told all nodes, a scheduler that ends all at once would cause N^2 messages.
     std::vector<Rank> leave(TimePoint now);
 
     void tick(TimePoint now);

@@ -1,8 +1,8 @@
 // The reads of this node from the backing filesystem: in its office, for the job; or for itself, because
 // nothing arrived in time. A read is queued, and later begins.
 //
-// Each filesystem has a queue and threads of its own, so one that hangs is nobody else's wait. A filesystem
-// is named by the directory where it begins.
+// Each filesystem has a queue and threads of its own, so one that hangs delays no other. A filesystem is
+// named by the directory where it begins.
 //
 // Sans-I/O, part of the Mover. Says which reads begin, when to tell the waiting nodes (Working), and when a
 // read is so slow that another reader should try. A queue is not slowness: the clock of a read starts when

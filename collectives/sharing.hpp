@@ -38,8 +38,8 @@ class Sharing {
         std::uint32_t nodes = 1;
         std::uint32_t window_first = 4;
         std::uint32_t window_max = 1024;
-        // Objects that one node may have asked for since the last sign of sharing, and that were not pushed,
-        // before the window begins anew: as many as a node may be ahead of the next one.
+        // After this many unpushed new objects without a second asker, the window starts small again. One
+        // node may be so far ahead of the next one.
         std::uint32_t lead_max = 8;
         std::size_t groups_max = 4096;
         std::size_t objects_max = 1U << 16;  // of all groups

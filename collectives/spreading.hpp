@@ -55,7 +55,7 @@ class Spreading {
 
     Spreading(const Options& options, const Membership& membership, Effects& effects);
 
-    // Evidence: `origin`, or several nodes, ask for the object; or all will.
+    // Records who wants the object: `origin`, several nodes, or all.
     void note_use(const ObjectKey& key, Rank origin, Interest::Wanted wanted, FetchFor why);
     // What this node's own interest should say.
     Interest::Wanted wanted(const ObjectKey& key);

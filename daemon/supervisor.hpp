@@ -73,7 +73,8 @@ class SupervisorLink {
     void launcher_ends(const std::string& why);
     // The mount and everything else on this node is gone, or will end with this process.
     void release();
-    // Nothing is left, and the supervisor ends.
+    // Nothing is left, and the supervisor ends. Until then it stays, and cleans up itself if the daemon is
+    // lost after its unmount: Open MPI ends a process whose link breaks, and links break when others leave.
     void dismiss();
 
     pid_t pid() const { return pid_; }  // 0: none

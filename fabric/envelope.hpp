@@ -29,7 +29,7 @@ struct MessageName {
     std::uint64_t number = 0;  // from 0 on, without gaps
 };
 
-// The bytes of a frame in a message, besides its header and eager body, and of a message besides its frames.
+// Overhead per frame; overhead per message.
 inline constexpr std::size_t frame_overhead_bytes = 16;
 inline constexpr std::size_t envelope_bytes = 40;
 

@@ -11,9 +11,9 @@ namespace copper {
 // complete, all older ones have a message: one that is still arriving, or one that never completes because
 // its sender died half-way. A few receives must always be free, or this node would hear nobody.
 //
-// What a dead node holds shows only later. So for each lost link, as many receives are added as it can hold
-// at most. When a receive completes that was posted after the loss, the real number is known, and the others
-// are not posted again.
+// We learn later how many receives a dead node still holds. Until then, we assume the maximum, and post as
+// many more. The number is known when a receive completes that was posted after the loss; the surplus is not
+// posted again.
 class ReceiveWindow {
   public:
     struct Options {

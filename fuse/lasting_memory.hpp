@@ -12,7 +12,8 @@
 
 namespace copper {
 
-// What a process hands over to its successor: the kernel's connection (/dev/fuse) and the memory.
+// What a process hands over to its successor: the kernel's connection (/dev/fuse) and the memory. (A clone
+// of the connection would not do: when the process that made it dies, the kernel fails its requests.)
 struct HandOver {
     UniqueFd device;
     UniqueFd memory;

@@ -14,7 +14,8 @@ namespace copper {
 std::optional<std::string> obstacle_to_mount(const std::string& mount_point, Audience audience);
 
 // Lets the kernel read `bytes` of a file ahead, if this process may set that (root). Call it after the kernel
-// has the answer to INIT, which can only lower the kernel's default (128 KiB).
+// has the answer to INIT, which can only lower the kernel's default (128 KiB). With more than an extent, a
+// page fault in a library would fetch data that nobody needs.
 void raise_read_ahead(const std::string& mount_point, std::uint64_t bytes);
 
 // Unmounts, now or when it is no longer in use.

@@ -54,8 +54,8 @@ class Notifier {
 
     // Each waits for the kernel where nobody else may: to drop a name, until no lookup in the directory is
     // under way; to drop bytes, until no read of them is. Such a read may itself wait for a name to be
-    // dropped. And nobody waits for a refresh, which drops many: one that waits for a filesystem that hangs
-    // holds up no other one.
+    // dropped. A refresh drops many, in threads of its own: one that waits for a filesystem that hangs
+    // delays no other.
     Thread names_ = make_thread();
     Thread contents_ = make_thread();
     static constexpr std::size_t refreshes_max = 8;  // at once

@@ -38,7 +38,7 @@ Attributes attributes_of(const struct statx& status) {
 }
 
 // For one file's attributes. (With stamps of whole seconds, `ls -l` of a directory of logs would take a
-// second a name.)
+// second per name.)
 constexpr milliseconds short_wait{25};
 
 struct Status {

@@ -48,8 +48,8 @@ class ListedDirectories {
     ListedDirectoryPtr find(const std::string& path, std::uint64_t version);
     // What is kept of the directory as it is now.
     ListedDirectoryPtr find(const std::string& path, const Version& listed);
-    // What `list` finds, which runs without a lock; or what it finds for somebody who came first, and wants
-    // the same generation. It is kept.
+    // Runs `list` once, without a lock. Concurrent callers with the same generation share the result, which
+    // is kept.
     Found read(const ObjectKey& key, const List& list);
 
   private:

@@ -28,7 +28,7 @@ void Guesses::read(const std::string& path, const ObjectPtr& first_extent, Fores
         return;
     }
     if (ahead_->used(path)) {
-        foresight = Foresight::unforeseen;  // by others
+        foresight = Foresight::unforeseen;  // our own guess: keep guessing from it
     }
     const bool is_sibling = siblings_->used(path, Siblings::Use::read, foresight);
     if (foresight == Foresight::foreseen && !is_sibling) {

@@ -364,9 +364,8 @@ std::vector<OptionRow> seldom_rows() {
              }},
         {.name = "passthrough",
          .argument = one_of(passthrough_names),
-         .help = "auto: large files bypass the daemon; needs root, Linux 6.9 and libfuse 3.17, and each open "
-                 "of any "
-                 "file costs a request; off (default)",
+         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs root, Linux "
+                 "6.9 and libfuse 3.17; off (default)",
          .audience = seldom,
          .take =
              [](const Texts& texts, DaemonOptions& options) {

@@ -51,10 +51,11 @@ struct NoView {
     enum class Where { node, process } where = Where::node;  // nobody can make one; this process cannot
 };
 
-// How long to wait for the filesystems that trees lie on.
+// How long to wait for the filesystems that trees lie on: the new view looks up the way to each.
 inline constexpr std::chrono::milliseconds view_patience{10000};
 
-// A new view, and a process that keeps it while this object lives.
+// A new view, and a process that keeps it while this object lives. That process may hang in a filesystem, so
+// it holds nothing that others need: no lock, no /dev/fuse, no memory of the cache.
 class NewView {
   public:
     // `trees`: those of the mirror at `mount`; none to find out whether the node can have a view at all.

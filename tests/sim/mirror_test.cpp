@@ -1,5 +1,5 @@
 // Programs of a whole job read files through the daemon's own answers to the kernel (fuse/), while the
-// filesystem changes: what they see must be what docs/design.md promises.
+// filesystem changes: what they see must be what docs/protocol.md promises.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t request_bytes_max = extent_bytes * 3 / 8;
 
 // How often a file at rest may give ESTALE: once since it is of another size than a node has listed, once
-// more since it has several extents (docs/design.md, "Known limits").
+// more since it has several extents (docs/reference.md, "Known limits").
 constexpr int stale_at_rest_max = 2;
 
 struct Answer {

@@ -1,4 +1,4 @@
-// Judges what simulated programs get by the history of the simulated filesystem: docs/design.md, "What is
+// Judges what simulated programs get by the history of the simulated filesystem: docs/protocol.md, "What is
 // promised of a file that changes".
 #pragma once
 
@@ -27,7 +27,7 @@ class Oracle {
     // Some node wants the object. The first time counts: from then on, any version may become the job's.
     void wanted(const ObjectKey& key, TimePoint now);
 
-    // An office has changed hands: from now on, a reader may read what others have got from the former one.
+    // An office has changed hands: from now on, a reader may read again what nodes got from its predecessor.
     void reader_changed() { options_.is_one_version = false; }
 
     struct Refresh {

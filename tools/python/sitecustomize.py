@@ -4,12 +4,15 @@ It lets Python read modules without isatty(). Before Python 3.14, open() calls i
 imported modules. isatty() is an ioctl, which Linux always passes on to the FUSE daemon: the only request that remains
 when a package is imported again through Copper.
 
-Modules without bytecode are compiled once a node: what Python would write beside them goes to the node's scratch. (In a
-tree nothing can be written, and elsewhere not by all nodes at once.)
+Modules without bytecode are compiled once per node: what Python would write beside them goes to the node's scratch. (In
+a tree nothing can be written, and elsewhere not by all nodes at once.)
 
 It also leads an interpreter into the mirror that would read the original of a mirrored tree. PATH and PYTHONPATH cannot
 do that for console scripts (their first line names the interpreter), virtual environments (pyvenv.cfg names the
 standard library), *.pth files, and environments that are activated after `copper env`.
+
+A Python that starts at its original place reads its first modules and *.pth files there, before this module. To start
+the mirrored interpreter from here would not spare them, and would end a program that embeds Python.
 """
 
 import os

@@ -56,7 +56,7 @@ class Logs {
     }
 
     struct Line {
-        std::string time;  // of a line that continues another one: that of the former
+        std::string time;  // a line that continues another one has its time
         std::string text;  // "host: ..."
     };
     // The lines that are new since the last call, of all files, in the order of time.

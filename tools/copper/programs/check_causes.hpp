@@ -1,4 +1,12 @@
 // Which files programs opened around the mirror, and why.
+//
+// An open counts if its place lies below a tree, but not in a Copper mount; a directory counts if it was
+// listed. What a program of the command has written before is output and does not count. Nor does `stat`.
+//
+// The cause is what names the longest part of the path: a script's first line, the dynamic linker's own
+// words, a `.pth` file, `home` in a `pyvenv.cfg`, a variable at the program's start. Otherwise it is a
+// literal path. A program's own files have the cause of the program. A variable that a program sets for
+// itself is not seen.
 #pragma once
 
 #include <cstdint>

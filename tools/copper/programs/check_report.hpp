@@ -22,6 +22,11 @@ struct CheckReport {
 };
 enum class Examples : std::uint8_t { few, all };
 std::string check_text(const CheckReport& report, Examples examples);
+// {"schema": 1, "command", "exit_code" or "signal" (of the command), "watched_with": "strace"|"preload",
+//  "mount", "trees", "opened" (files and directories below the trees), "around" (of those, around the
+//  mirror), "absent",
+//  "groups": [{"cause", "variable", "advice", "files": [{"path", "opens", "source"}, ...]}, ...]}.
+// "source": the file that names the path. Users read this: keep the names.
 nlohmann::json check_json(const CheckReport& report);
 
 }  // namespace copper::cli

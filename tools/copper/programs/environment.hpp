@@ -53,8 +53,11 @@ using Changes = std::vector<std::pair<std::string, std::optional<std::string>>>;
 // The changes that send programs through the mirror. Rewrites the user's values but never replaces them. The
 // original directories of PATH stay, behind all others, for commands after `copper stop`. Those of other
 // lists do not: what reads these looks for absent names all the time (Python for its standard library in
-// PYTHONPATH, the loader for libc in LD_LIBRARY_PATH), and would ask the filesystem on every node. In an
-// environment that is changed already, the changes from there.
+// PYTHONPATH, the loader for libc in LD_LIBRARY_PATH), and would ask the filesystem on every node. (`import
+// numpy`, all of it in the mirror: 64 calls on the original if that stays in PYTHONPATH, 30 in
+// LD_LIBRARY_PATH, 0 in PATH.) In an environment that is changed already, the changes from there.
+//
+// No shell functions for console scripts: srun, mpiexec and scripts would not use them.
 Changes mirrored_environment(const EnvironmentRequest& request, const ReadVariable& read,
                              const ResolvePath& resolve);
 

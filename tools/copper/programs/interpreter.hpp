@@ -28,7 +28,8 @@ std::vector<std::string> with_mirrored_interpreter(const Mirror& mirror, const s
                                                    const ResolvePath& resolve);
 
 // The mirrored directories of the standard library, as a part of PYTHONPATH, if `program` is the Python of a
-// virtual environment that was made from a Python in a tree.
+// virtual environment that was made from a Python in a tree. (With PYTHONHOME instead, Python 3.14 does not
+// find the environment's packages.)
 std::optional<std::string> mirrored_standard_library(const Mirror& mirror, const std::string& program,
                                                      const ResolvePath& resolve);
 
