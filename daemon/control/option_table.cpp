@@ -364,7 +364,8 @@ std::vector<OptionRow> seldom_rows() {
              }},
         {.name = "passthrough",
          .argument = one_of(passthrough_names),
-         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs root, Linux "
+         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs root, "
+                 "Linux "
                  "6.9 and libfuse 3.17; off (default)",
          .audience = seldom,
          .take =
