@@ -317,13 +317,13 @@ class SlurmSurvival(SurvivalTestCase, SlurmTestCase):
         return job
 
     def test_other_jobs_on_its_nodes(self):
-        """One fails to launch. Another has a mount of its own, as docs/use/slurm.md says, and is cancelled."""
+        """One fails to launch. Another has a mount of its own, as docs/launchers.md says, and is cancelled."""
         self.launch_in_job()
         file = pathlib.Path(self.hosts.directory, "lustre/sw/conda/file")
         write(file, "text")
         serves = f"{self.slurm.directory}/serves"
         self.addCleanup(lambda: os.path.exists(serves) and os.unlink(serves))
-        block = in_place(block_with("docs/use/slurm.md", "COPPER_MOUNT="), self.hosts.directory)
+        block = in_place(block_with("docs/launchers.md", "COPPER_MOUNT="), self.hosts.directory)
         reading = [self.hosts.inside("cn0", "env", *(f"{name}={value}" for name, value in self.slurm.environment.items()), "srun",
                                      f"--jobid={self.job}", "-n", "1", "--overlap", f"--nodelist={host}", PYTHON, self.witness,
                                      MOUNT, TREE) for host in ("cn1", "cn2")]

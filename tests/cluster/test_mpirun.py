@@ -209,10 +209,10 @@ class MpiRun(NodesThatFail, ClusterTestCase):
         self.check_logs_on_disks(["cn1", "cn2"])
 
     def test_hosts_in_a_file(self):
-        """As in docs/use/one-machine.md."""
+        """As in docs/tutorial.md."""
         os.makedirs(f"{self.hosts.directory}/lustre/sw/conda")
         self.hosts.write("hosts.txt", "\n".join(self.hosts.names))
-        commands = in_place(block_with("docs/use/one-machine.md", "hosts.txt"), self.hosts.directory)
+        commands = in_place(block_with("docs/tutorial.md", "hosts.txt"), self.hosts.directory)
         self.hosts.check("cn0", "bash", "-ec", f"cd {self.hosts.directory}\n{commands}")
         self.assertEqual(4, self.stats()["alive"])
         self.stop_well()
@@ -575,7 +575,7 @@ class SharedNode(ClusterTestCase):
         self.check_nothing_left()
 
     def test_both_jobs_serve(self):
-        """As docs/use/slurm.md says: the second one at a place of its own."""
+        """As docs/launchers.md says: the second one at a place of its own."""
         jobs = {"1.server": {"PBS_JOBID": "1.server"}, "2.server": {"PBS_JOBID": "2.server", "COPPER_MOUNT": "/tmp/mirror-2"}}
         mounts = {"1.server": MOUNT, "2.server": "/tmp/mirror-2"}
         hosts = {"1.server": ["cn0", "cn1"], "2.server": ["cn2", "cn1"]}

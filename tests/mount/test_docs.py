@@ -117,6 +117,12 @@ class Docs(MountTestCase):
                 with self.subTest(page.name, command=command, words=words):
                     self.check_options(command, words)
 
+    def test_options_page(self):
+        printed = subprocess.run([f"{build_directory()}/tools/copper_manual", "--options"], capture_output=True, text=True,
+                                 check=True).stdout
+        self.assertEqual(printed, (REPOSITORY / "docs/options.md").read_text(encoding="utf-8"),
+                         "build/tools/copper_manual --options >docs/options.md")
+
     def test_commands_that_are_not_run(self):
         """Commands and options of blocks that no test runs exist."""
         found = 0

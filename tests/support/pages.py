@@ -1,4 +1,4 @@
-"""The commands in README.md and docs/, and the small software tree that they run against.
+"""The commands in README.md, CONTRIBUTING.md and docs/, and the small software tree that they run against.
 
 Each block of commands (```sh) is run alone, unless a comment in the line before it says otherwise:
     <!-- in a job -->           the block is run after `copper launch` and `copper env`
@@ -12,7 +12,7 @@ import subprocess
 from copper import REPOSITORY, clean_environment
 from pythons import copy_python
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^ *```(?P<language>\S*)(?P<info>.*)\n(?P<text>(?:.*\n)*?) *```$", re.MULTILINE)
 MARK = re.compile(r"<!-- (in a job|not run: .+?) -->\n *\Z", re.DOTALL)
 

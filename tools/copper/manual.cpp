@@ -1,5 +1,5 @@
-// Writes the manual pages, when the project is built: copper_manual DIRECTORY DATE SCRIPT ... All text is
-// that of --help, also for the scripts.
+// Writes the manual pages, when the project is built: copper_manual DIRECTORY DATE SCRIPT ... Or prints
+// docs/options.md: copper_manual --options. All text is that of --help, also for the scripts.
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -220,11 +220,57 @@ void write_all(const std::filesystem::path& directory, const std::string& date) 
     Page(daemon, "copperd", 8).write(directory, date);
 }
 
+// A sentence in a cell of a table in Markdown.
+std::string markdown_sentence(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        out += c == '|' || c == '*' || c == '<' ? std::string{'\\', c} : std::string{c};
+    }
+    out.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(out.front())));
+    return out + ".";
+}
+
+// In code, Markdown escapes nothing but what separates cells.
+std::string markdown_row(std::string code, const std::string& text) {
+    for (auto at = code.find('|'); at != std::string::npos; at = code.find('|', at + 2)) {
+        code.insert(at, 1, '\\');
+    }
+    return "| `" + code + "` | " + markdown_sentence(text) + " |\n";
+}
+
+std::string options_page() {
+    CLI::App user;
+    Action action;
+    add_commands(user, action);
+    std::string commands;
+    for (const auto* each : commands_of(user)) {
+        commands += markdown_row("copper " + each->get_name(), each->get_description());
+    }
+    const auto* launch = find_command(user, "launch");
+    std::string options;
+    for (const auto* each : options_of(*launch)) {
+        const auto argument = argument_of(*each);
+        options += markdown_row("--" + each->get_lnames().front() + (argument.empty() ? "" : " ") + argument,
+                                each->get_description());
+    }
+    const auto footer = launch->get_footer();
+    return "# Commands and options\n\n"
+           "<!-- Printed by `copper_manual --options`. A test compares this page with the program. -->\n\n"
+           "`copper help COMMAND` and `man copper-COMMAND` explain each command, with examples.\n\n"
+           "| command | what it does |\n|---|---|\n" +
+           commands + "\n## copper launch\n\n`copper job` has the same options, except `--dry-run`.\n\n" +
+           footer.substr(0, footer.find("\n\n")) + "\n\n| option | meaning |\n|---|---|\n" + options;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (argc == 2 && argv[1] == std::string_view("--options")) {
+        std::cout << options_page();
+        return exit_done;
+    }
     if (argc < 3) {
-        std::cerr << "usage: copper_manual DIRECTORY DATE SCRIPT ...\n";
+        std::cerr << "usage: copper_manual DIRECTORY DATE SCRIPT ...\n       copper_manual --options\n";
         return exit_usage;
     }
     try {

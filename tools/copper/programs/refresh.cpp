@@ -252,8 +252,8 @@ Result<void> run(const RefreshOptions& options) {
 
 void add_refresh(CLI::App& app, Action& action) {
     auto options = std::make_shared<RefreshOptions>();
-    auto* command =
-        app.add_subcommand("refresh", "Show all nodes what lies at a path by now; returns when they do");
+    auto* command = app.add_subcommand(
+        "refresh", "Replace what all nodes see at a path by its present state; returns when they do");
     add_mount_option(*command, options->mount);
     command->add_option("PATH", options->paths,
                         "What has changed, with everything below it (default: all that the job sees)");
