@@ -253,13 +253,24 @@ std::string options_page() {
         options += markdown_row("--" + each->get_lnames().front() + (argument.empty() ? "" : " ") + argument,
                                 each->get_description());
     }
+    std::string variables;
+    for (const auto& row : copper::option_table()) {
+        if (row.audience == copper::OptionRow::Audience::seldom) {
+            variables += markdown_row(
+                copper::variable_of(row.name) + "=" + (row.argument.empty() ? "true" : row.argument),
+                row.help);
+        }
+    }
     const auto footer = launch->get_footer();
     return "# Commands and options\n\n"
            "<!-- Printed by `copper_manual --options`. A test compares this page with the program. -->\n\n"
            "`copper help COMMAND` and `man copper-COMMAND` explain each command, with examples.\n\n"
            "| command | what it does |\n|---|---|\n" +
            commands + "\n## copper launch\n\n`copper job` has the same options, except `--dry-run`.\n\n" +
-           footer.substr(0, footer.find("\n\n")) + "\n\n| option | meaning |\n|---|---|\n" + options;
+           footer.substr(0, footer.find("\n\n")) + "\n\n| option | meaning |\n|---|---|\n" + options +
+           "\nFew need these, which are variables or keys of the file (`compress = \"lz4\"`) only:\n\n"
+           "| variable | meaning |\n|---|---|\n" +
+           variables;
 }
 
 }  // namespace
