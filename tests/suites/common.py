@@ -36,7 +36,7 @@ def change(path, *changes):
 
 
 def build(words, directory, **variables):
-    done = subprocess.run(words, cwd=directory, env=clean_environment(**variables), capture_output=True, text=True, timeout=BUILD_SECONDS_MAX,
+    done = subprocess.run([*map(str, words)], cwd=directory, env=clean_environment(**variables), capture_output=True, text=True, timeout=BUILD_SECONDS_MAX,
                           stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise CopperError(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}")
