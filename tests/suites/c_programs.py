@@ -25,8 +25,8 @@ class Fio:
         return None if shutil.which("fio") else "fio is not installed (tools/setup suites)"
 
     def words(self, block, *more):
-        return ["fio", "--name=job", f"--filename=blocks-of-{block}", f"--bs={block}", "--size=40M", "--verify=crc32c", "--output-format=json",
-                "--randseed=7", *more]
+        return ["fio", "--name=job", f"--filename=blocks-of-{block}", f"--bs={block}", "--size=40M", "--verify=crc32c",
+                "--output-format=json", "--randseed=7", *more]
 
     def verify(self, directories, words):
         """What fio says of each job. All directories at once."""
@@ -48,8 +48,8 @@ class Fio:
                 for order in ("read", "randread"):
                     for direct in (0, 1):
                         cases[f"{engine} {order} {block} direct={direct}"] = self.words(
-                            block, f"--rw={order}", f"--ioengine={engine}", f"--direct={direct}", "--iodepth=8", "--numjobs=2", "--readonly",
-                            "--verify_fatal=1")
+                            block, f"--rw={order}", f"--ioengine={engine}", f"--direct={direct}", "--iodepth=8", "--numjobs=2",
+                            "--readonly", "--verify_fatal=1")
         original = {case: next(self.verify([tree], words)) for case, words in cases.items()}
         mirrors = {f"node {node}": {} for node in range(self.NODES)}
         with Copper(nodes=self.NODES, trees=[tree]) as job:
@@ -64,12 +64,13 @@ class Ior:
     """IOR and mdtest, whose ranks read through a node each what others have written on the original."""
     NODES = 4
     # What both phases have, and what only reading has.
-    IOR = {"shared": ([], ["-C"]), "file per process": (["-F"], ["-C"]), "random": (["-z"], []), "segments": (["-s", "4"], ["-Z", "-X", "3"]),
-           "direct": (["--posix.odirect"], ["-C"]), "mmap": (["-a", "MMAP"], ["-C"]), "MPI-IO": (["-a", "MPIIO"], ["-C"]),
+    IOR = {"shared": ([], ["-C"]), "file per process": (["-F"], ["-C"]), "random": (["-z"], []),
+           "segments": (["-s", "4"], ["-Z", "-X", "3"]), "direct": (["--posix.odirect"], ["-C"]), "mmap": (["-a", "MMAP"], ["-C"]),
+           "MPI-IO": (["-a", "MPIIO"], ["-C"]),
            "MPI-IO, collective": (["-a", "MPIIO", "-c"], [])}
     MDTEST = {"files": (["-F", "-n", "200", "-N", "1"], ["-E", "-X"]), "directories": (["-D", "-n", "50", "-N", "1"], []),
-              "deep": (["-z", "2", "-b", "3", "-n", "130", "-N", "1"], ["-E", "-X"]), "random": (["-F", "-n", "100", "-R", "--random-seed=5"], []),
-              "one file": (["-F", "-S", "-n", "50"], ["-E"])}
+              "deep": (["-z", "2", "-b", "3", "-n", "130", "-N", "1"], ["-E", "-X"]),
+              "random": (["-F", "-n", "100", "-R", "--random-seed=5"], []), "one file": (["-F", "-S", "-n", "50"], ["-E"])}
 
     def __init__(self, place, options):
         self.place = place
@@ -129,7 +130,8 @@ PRELOADED = r"""
 #include <sys/syscall.h>
 #include <unistd.h>
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-#define ELSE(fd, done, name, ...) (fd > 2 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY ? (done) : NEXT(name)(__VA_ARGS__))
+#define IS_FOR_READING(fd) ((fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+#define ELSE(fd, done, name, ...) (fd > 2 && IS_FOR_READING(fd) ? (done) : NEXT(name)(__VA_ARGS__))
 static int open_as_can_be(int at, const char *path, int flags, int mode) {
     const int fd = (int)syscall(SYS_openat, at, path, flags, mode);
     return fd >= 0 || (errno != EROFS && errno != EEXIST) ? fd
@@ -140,7 +142,10 @@ static int open_as_can_be(int at, const char *path, int flags, int mode) {
     return open_as_can_be(at, path, flags, mode); }
 #define DIRECTORY int directory,
 OPEN(open, AT_FDCWD) OPEN(open64, AT_FDCWD) OPEN(openat, directory, DIRECTORY) OPEN(openat64, directory, DIRECTORY)
-FILE *fopen(const char *path, const char *mode) { FILE *file = NEXT(fopen)(path, mode); return file ? file : NEXT(fopen)(path, "r"); }
+FILE *fopen(const char *path, const char *mode) {
+    FILE *file = NEXT(fopen)(path, mode);
+    return file ? file : NEXT(fopen)(path, "r");
+}
 ssize_t write(int fd, const void *from, size_t size) { return ELSE(fd, (ssize_t)size, write, fd, from, size); }
 ssize_t pwrite(int fd, const void *from, size_t size, off_t at) { return ELSE(fd, (ssize_t)size, pwrite, fd, from, size, at); }
 ssize_t pwrite64(int fd, const void *from, size_t size, off_t at) { return ELSE(fd, (ssize_t)size, pwrite, fd, from, size, at); }
@@ -208,7 +213,8 @@ class Xfstests:
 
     @staticmethod
     def why_not():
-        return (why_no_archive("xfstests") or why_not_installed("/usr/include/xfs/xfs.h") or why_not_installed("/usr/include/liburing.h") or
+        return (why_no_archive("xfstests") or
+                why_not_installed("/usr/include/xfs/xfs.h") or why_not_installed("/usr/include/liburing.h") or
                 (None if os.geteuid() == 0 else "needs root, for files of all types"))
 
     def prepare(self):

@@ -35,16 +35,17 @@ def change(path, *changes):
     path.write_text(text, encoding="utf-8")
 
 
-def build(words, directory, **variables):
-    done = subprocess.run([*map(str, words)], cwd=directory, env=clean_environment(**variables), capture_output=True, text=True, timeout=BUILD_SECONDS_MAX,
-                          stdin=subprocess.DEVNULL, check=False)
+def build(words, directory):
+    done = subprocess.run([*map(str, words)], cwd=directory, env=clean_environment(), capture_output=True, text=True,
+                          timeout=BUILD_SECONDS_MAX, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise CopperError(f"{' '.join(map(str, words))}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 def start(words, directory, environment=None, **variables):
     return subprocess.Popen([*map(str, words)], cwd=directory, env={**(environment or clean_environment()), **variables}, text=True,
-                            errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+                            errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            start_new_session=True)
 
 
 def finish(process, seconds):

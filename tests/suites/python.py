@@ -18,13 +18,14 @@ class CPython:
     NODES = 2
     SECONDS_MAX = 3600
     MODULES = """
-        test_ast test_builtin test_bz2 test_cmd_line test_cmd_line_script test_codecs test_compileall test_ctypes test_dbm test_doctest
-        test_email test_fcntl test_file test_file_eintr test_filecmp test_fileinput test_fileio test_fnmatch test_genericpath test_glob
-        test_gzip test_hashlib test_import test_importlib test_inspect test_io test_json test_largefile test_lib2to3 test_linecache
-        test_lzma test_memoryio test_mmap test_modulefinder test_ntpath test_os test_pathlib test_pkg test_pkgutil test_posix test_posixpath
-        test_py_compile test_pyclbr test_pydoc test_runpy test_select test_shutil test_site test_source_encoding test_sqlite3 test_stat
-        test_subprocess test_support test_sysconfig test_tarfile test_tempfile test_tokenize test_tomllib test_traceback test_univnewlines
-        test_unittest test_utf8source test_venv test_warnings test_xml_etree test_zipapp test_zipfile test_zipimport test_zipimport_support
+        test_ast test_builtin test_bz2 test_cmd_line test_cmd_line_script test_codecs test_compileall test_ctypes test_dbm
+        test_doctest test_email test_fcntl test_file test_file_eintr test_filecmp test_fileinput test_fileio test_fnmatch
+        test_genericpath test_glob test_gzip test_hashlib test_import test_importlib test_inspect test_io test_json test_largefile
+        test_lib2to3 test_linecache test_lzma test_memoryio test_mmap test_modulefinder test_ntpath test_os test_pathlib test_pkg
+        test_pkgutil test_posix test_posixpath test_py_compile test_pyclbr test_pydoc test_runpy test_select test_shutil test_site
+        test_source_encoding test_sqlite3 test_stat test_subprocess test_support test_sysconfig test_tarfile test_tempfile
+        test_tokenize test_tomllib test_traceback test_univnewlines test_unittest test_utf8source test_venv test_warnings
+        test_xml_etree test_zipapp test_zipfile test_zipimport test_zipimport_support
     """
 
     def __init__(self, place, options):
@@ -37,8 +38,8 @@ class CPython:
     def start(self, name, job=None, node=None):
         work = self.place / name
         (work / "tmp").mkdir(parents=True)
-        words = [*(in_view(job, node) if job else []), PYTHON, "-m", "test", f"--junit-xml={work}/results.xml", f"--tempdir={work}/tmp", "-v",
-                 f"-j{1 if job else os.cpu_count()}", *self.MODULES.split()]
+        words = [*(in_view(job, node) if job else []), PYTHON, "-m", "test", f"--junit-xml={work}/results.xml",
+                 f"--tempdir={work}/tmp", "-v", f"-j{1 if job else os.cpu_count()}", *self.MODULES.split()]
         return work, start(words, work, job and job.environment, TMPDIR=f"{work}/tmp", HOME=str(work))
 
     def outcomes(self, work, process):
@@ -50,7 +51,7 @@ class CPython:
         for test in xml.etree.ElementTree.parse(work / "results.xml").iter("testcase"):
             wrong = test.find("error") if test.find("error") is not None else test.find("failure")
             skipped = test.find("skipped")
-            found[test.get("name")] = (f"fails\n{(wrong.text or '').strip().splitlines()[-1:]}" if wrong is not None else
+            found[test.get("name") or "(without a name)"] = (f"fails\n{(wrong.text or '').strip().splitlines()[-1:]}" if wrong is not None else
                                        f"skipped: {skipped.text}" if skipped is not None else "ok")
         return {name.replace(str(work), ""): outcome.replace(str(work), "") for name, outcome in found.items()}
 
@@ -71,7 +72,7 @@ class Pynamic:
 
     @staticmethod
     def add_options(parser):
-        parser.add_argument("--modules", type=int, default=200, help="of Pynamic, and a fourth as many libraries for these (default: 200)")
+        parser.add_argument("--modules", type=int, default=200, help="of Pynamic; a fourth as many libraries (default: 200)")
         parser.add_argument("--functions", type=int, default=100, help="of each, on average (default: 100)")
         parser.add_argument("--rounds", type=int, default=5, help="of Pynamic (default: 5)")
 
@@ -83,8 +84,9 @@ class Pynamic:
         tree = unpack("pynamic", self.place) / "pynamic-pyMPI-2.6a1"
         change(tree / "so_generator.py", ("/2", "//2"))  # of whole numbers, since Python 3.12
         libraries = self.options.modules // 4
-        build([PYTHON, "so_generator.py", self.options.modules + libraries, self.options.functions, "-e", "-u", libraries, self.options.functions,
-               "-s", 1, "-j", os.cpu_count(), "--with-cc=gcc -Wl,--no-as-needed"], tree)
+        functions = self.options.functions
+        build([PYTHON, "so_generator.py", self.options.modules + libraries, functions, "-e", "-u", libraries, functions, "-s", 1,
+               "-j", os.cpu_count(), "--with-cc=gcc -Wl,--no-as-needed"], tree)
         return tree
 
     def times(self, tree, prefixes):
@@ -114,9 +116,10 @@ class Pynamic:
                     taken[what].append(times)
                     mirror[f"round {turn}"] = outcome
                 opened = job.totals()["backing"]["file_opens"]
-        ratio = {what: spread(sum(one) / sum(other) for one, other in zip(taken[what], taken["direct"])) for what in ("cold", "second")}
-        print(f"pynamic: {self.options.modules} modules, {self.options.modules // 4} libraries, {self.options.functions} functions each; "
-              f"{self.NODES} processes at once; {opened} files opened for {self.NODES} nodes")
+        ratio = {what: spread(sum(one) / sum(other) for one, other in zip(taken[what], taken["direct"]))
+                 for what in ("cold", "second")}
+        print(f"pynamic: {self.options.modules} modules, {self.options.modules // 4} libraries, {self.options.functions} functions "
+              f"each; {self.NODES} processes at once; {opened} files opened for {self.NODES} nodes")
         for what, times in taken.items():
             print(f"pynamic {what}: import {spread(one for one, _ in times)} s, visit {spread(one for _, one in times)} s" +
                   (f"; both {ratio[what]} x direct" if what in ratio else ""), flush=True)

@@ -3,9 +3,9 @@
 
     tests/suites/suites.py [--verbose] [cpython] [fio] [ior] [pynamic] [xfstests]    # all by default
 
-The sources of IOR, Pynamic and xfstests are unpacked from ../shared/suites into a temporary directory, and built there. `tools/setup
-suites` installs what the suites need. One that lacks something is skipped, with the reason. The exit code is 1 if any case gave
-something else than on the original, except what KNOWN lists.
+The sources of IOR, Pynamic and xfstests are unpacked from ../shared/suites into a temporary directory, and built there.
+`tools/setup suites` installs what the suites need. One that lacks something is skipped, with the reason. The exit code is 1 if any
+case gave something else than on the original, except what KNOWN lists.
 """
 
 import argparse
@@ -32,7 +32,8 @@ SUITES = {"cpython": python.CPython, "fio": c_programs.Fio, "ior": c_programs.Io
 
 # Patterns of a case, as "suite case", of what the original gives and of what the mirror gives; and why.
 KNOWN = [
-    (r"xfstests seek_sanity_test -s ([789]|13|14|15|16) .*", r".*", r".*SEEK_.*", "space that is allocated and was never written counts as data"),
+    (r"xfstests seek_sanity_test -s ([789]|13|14|15|16) .*", r".*", r".*SEEK_.*",
+     "space that is allocated and was never written counts as data"),
     (r"xfstests xfsfind -a .*", r"exit code 0\n", r".*Inappropriate ioctl.*", "the filesystem's flags cannot be asked for"),
 ]
 
