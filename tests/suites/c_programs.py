@@ -33,7 +33,7 @@ class Fio:
         for process in [start(words, directory) for directory in directories]:
             code, output = finish(process, SECONDS_MAX)
             errors, _, report = output.partition("{")
-            found = [f"exit code {code}", errors.strip()]
+            found = [f"exit code {code}"] if code == 0 else [f"exit code {code}", errors.strip()]
             if report:
                 found += [f"error {job['error']}, {job['read']['io_bytes']} bytes" for job in json.loads("{" + report)["jobs"]]
             yield "\n".join(found)
