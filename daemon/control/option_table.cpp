@@ -297,7 +297,7 @@ std::vector<OptionRow> user_rows() {
          .take = take_log_dir},
         {.name = "log-level",
          .argument = one_of(level_names),
-         .help = "none, fatal, error, warning, info or debug, or 0 to 5 (default warning)",
+         .help = "what to log: a name, or 0 (none) to 5 (debug; default warning)",
          .take = take_log_level},
         {.name = "allow-missing",
          .argument = "N",
@@ -364,9 +364,9 @@ std::vector<OptionRow> seldom_rows() {
              }},
         {.name = "passthrough",
          .argument = one_of(passthrough_names),
-         .help = "auto: large files bypass the daemon, and each open of a file costs a request; needs root, "
-                 "Linux "
-                 "6.9 and libfuse 3.17; off (default)",
+         .help =
+             "let large files bypass the daemon: auto (each open of a file then costs a request; needs root, "
+             "Linux 6.9 and libfuse 3.17), or off (default)",
          .audience = seldom,
          .take =
              [](const Texts& texts, DaemonOptions& options) {

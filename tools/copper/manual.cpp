@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "daemon/control/option_flags.hpp"
+#include "daemon/control/option_sources.hpp"
+#include "daemon/control/options.hpp"
 #include "daemon/control/version.hpp"
 #include "tools/copper/common/commands.hpp"
 #include "tools/copper/common/process.hpp"
@@ -250,8 +252,10 @@ std::string options_page() {
     std::string options;
     for (const auto* each : options_of(*launch)) {
         const auto argument = argument_of(*each);
-        options += markdown_row("--" + each->get_lnames().front() + (argument.empty() ? "" : " ") + argument,
-                                each->get_description());
+        const std::string letter = each->get_snames().empty() ? "" : "-" + each->get_snames().front() + ", ";
+        options += markdown_row(
+            letter + "--" + each->get_lnames().front() + (argument.empty() ? "" : " ") + argument,
+            each->get_description());
     }
     std::string variables;
     for (const auto& row : copper::option_table()) {
