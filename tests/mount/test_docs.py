@@ -38,6 +38,12 @@ def help_of(command):
     return subprocess.run([copper_program(), command, "--help"], capture_output=True, text=True, check=True).stdout
 
 
+def headings_of(page):
+    """As GitHub names them in links."""
+    found = re.findall(r"(?m)^#+ (.*)$", BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", each).lower()).replace(" ", "-") for each in found}
+
+
 class Docs(MountTestCase):
     @classmethod
     def setUpClass(cls):
@@ -122,6 +128,17 @@ class Docs(MountTestCase):
                                  check=True).stdout
         self.assertEqual(printed, (REPOSITORY / "docs/options.md").read_text(encoding="utf-8"),
                          "build/tools/copper_manual --options >docs/options.md")
+
+    def test_links(self):
+        """Files and headings that a page links to exist."""
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", page.read_text(encoding="utf-8"))):
+                path, _, heading = link.partition("#")
+                if "://" not in link:
+                    with self.subTest(page.name, link=link):
+                        target = page.parent / path if path else page
+                        self.assertTrue(target.exists())
+                        self.assertTrue(not heading or heading in headings_of(target))
 
     def test_commands_that_are_not_run(self):
         """Commands and options of blocks that no test runs exist."""
