@@ -28,7 +28,8 @@ MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun"
 
 class ClusterTestCase(unittest.TestCase):
     count = 4
-    rate = None  # of what a host sends
+    rate = None  # of what a port of a host sends
+    ports = 1
     ssh = False
     over = None  # a function that fills a directory, which comes over the root of the hosts
 
@@ -38,7 +39,7 @@ class ClusterTestCase(unittest.TestCase):
         if reason:
             raise unittest.SkipTest(reason)
         cls.tree = package_tree("numpy")
-        cls.hosts = Hosts(cls.count, cls.rate, cls.ssh, cls.over).__enter__()
+        cls.hosts = Hosts(cls.count, cls.rate, cls.ssh, cls.over, cls.ports).__enter__()
         cls.addClassCleanup(cls.hosts.close)
 
     def setUp(self):
@@ -600,6 +601,38 @@ class SharedNode(ClusterTestCase):
                 self.hosts.run(host, "copper", "stop", "--local")
                 self.hosts.run(host, "rmdir", mounts["2.server"])
         self.check_nothing_left()
+
+
+class TwoPorts(ClusterTestCase):
+    """docs/launchers.md, "Several network ports"."""
+
+    count = 2
+    ports = 2
+    BYTES = 96 << 20
+    # Debian's MPICH uses UCX. (Hosts names one port to both MPIs.)
+    BOTH = {"OMPI_MCA_btl_tcp_if_include": "eth0,eth1", "UCX_NET_DEVICES": "eth0,eth1"}
+
+    def sent(self, host):
+        """The bytes that each port has sent so far."""
+        lines = self.hosts.check(host, "cat", "/proc/net/dev").splitlines()  # proc_pid_net(5)
+        return [int(line.split()[9]) for line in lines if line.strip().startswith("eth")]
+
+    def test_large_files_take_both(self):
+        self.tree = f"{self.hosts.directory}/tree"
+        os.mkdir(self.tree)
+        with open(f"{self.tree}/file", "wb") as file:
+            file.write(os.urandom(self.BYTES))
+        launched = self.launch(None, "--readers", "1", environment=self.BOTH)
+        self.assertEqual(0, launched.returncode, launched.stdout + launched.stderr)
+        reader = self.reader()
+        other = next(host for host in self.hosts.names if host != reader)
+        before = self.sent(reader)
+        self.hosts.check(other, "sha256sum", f"{MOUNT}{self.tree}/file")
+        shares = [after - sent for sent, after in zip(before, self.sent(reader))]
+        print("sent by each port:", shares, flush=True)
+        self.assertGreater(sum(shares), self.BYTES)
+        self.assertGreater(min(shares), self.BYTES / 4)
+        self.stop_well()
 
 
 class SlowLink(ClusterTestCase):

@@ -9,7 +9,11 @@ the network and the mounts, so nothing is left in any case. Needs root.
 
     Hosts(2, rate="1gbit")
 
-limits the speed of each host (units of tc(8)).
+limits the speed of each port of a host (units of tc(8)).
+
+    Hosts(2, ports=2)
+
+gives each host two ports, in networks of their own.
 
     Hosts(2, ssh=True)
 
@@ -31,7 +35,7 @@ import tempfile
 
 from copper import NOBODY, CopperError, copper_program, daemon_program, is_built_with_mpich, state_of, wait_until
 
-NETWORK = "10.77.0"
+NETWORK = "10.77"  # then the number of the port, and of the host
 COMMAND_SECONDS_MAX = 180
 
 # mpirun and mpiexec call this instead of ssh: AGENT [-x] HOST WORD ... Joins the words for a shell, like ssh.
@@ -104,8 +108,9 @@ def launcher_program():
 
 
 class Hosts:
-    def __init__(self, count, rate=None, ssh=False, over=None):
+    def __init__(self, count, rate=None, ssh=False, over=None, ports=1):
         self.rate = rate
+        self.ports = ports
         self.over = over
         self.ssh = ssh
         self.names = [f"cn{number}" for number in range(count)]
@@ -139,7 +144,7 @@ class Hosts:
             os.symlink(shutil.which(launcher_program()), f"{self.directory}/bin/mpiexec")
             os.symlink(shutil.which("hydra_pmi_proxy"), f"{self.directory}/bin/hydra_pmi_proxy")
         self.write("hosts", "127.0.0.1 localhost\n" + "".join(
-            f"{NETWORK}.{number + 1} {name}\n" for number, name in enumerate([*self.names, "absent"])))
+            f"{NETWORK}.0.{number + 1} {name}\n" for number, name in enumerate([*self.names, "absent"])))
         self.write("agent", AGENT.format(directory=self.directory))
         os.chmod(f"{self.directory}/agent", 0o755)
         self.first_parent = subprocess.Popen(
@@ -168,17 +173,22 @@ class Hosts:
             script = COME_OVER.format(directory=self.directory)
             subprocess.run(["nsenter", "-t", str(self.first), "-m", "sh", "-c", script], check=True)
 
+    def add_port(self, pid, number, port):
+        device, other_end = f"eth{port}", f"port{port}.{number}"
+        self.ip(self.switch, "link", "add", other_end, "type", "veth", "peer", "name", device, "netns", str(pid))
+        self.ip(self.switch, "link", "set", other_end, "master", "bridge", "up")
+        self.ip(pid, "addr", "add", f"{NETWORK}.{port}.{number + 1}/24", "dev", device)
+        self.ip(pid, "link", "set", device, "up")
+        if self.rate:
+            subprocess.run(["nsenter", "-t", str(pid), "-n", "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", self.rate,
+                            "burst", "256kb", "latency", "20ms"], check=True)
+
     def add_host(self, number, name):
         pid = self.hold("--net", "--uts", "--mount", "--propagation", "private")
         self.pids[name] = pid
-        self.ip(self.switch, "link", "add", f"port{number}", "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-        self.ip(self.switch, "link", "set", f"port{number}", "master", "bridge", "up")
-        self.ip(pid, "addr", "add", f"{NETWORK}.{number + 1}/24", "dev", "eth0")
-        self.ip(pid, "link", "set", "eth0", "up")
         self.ip(pid, "link", "set", "lo", "up")
-        if self.rate:
-            subprocess.run(["nsenter", "-t", str(pid), "-n", "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate,
-                            "burst", "256kb", "latency", "20ms"], check=True)
+        for port in range(self.ports):
+            self.add_port(pid, number, port)
         # The process's id as the other hosts see it, for the agent.
         with open(f"/proc/{pid}/status", encoding="utf-8") as file:
             inner = next(line.split()[-1] for line in file if line.startswith("NSpid:"))
