@@ -261,7 +261,8 @@ class Prefetch(ProfileTestCase):
 
     def test_several_paths(self):
         job = self.start(nodes=1)
-        self.prefetch(job, "--wait", f"{self.shown}/used", f"{self.shown}/unused")
+        self.prefetch(job, f"{self.shown}/used", f"{self.shown}/unused")
+        self.prefetch(job, "--wait", self.shown)
         self.assertEqual(2 * self.FILES, self.slow.counters()["open"])
         self.assertEqual({}, self.operations(lambda: self.use(job, nodes=[0])))
 
