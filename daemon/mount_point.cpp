@@ -90,6 +90,16 @@ Obstacle exchangeable(const std::string& directory) {
     return why.empty() ? Obstacle() : why + "; or choose another --mount";
 }
 
+// All nodes would make, and at the end remove, the same directory.
+Obstacle shared(const std::string& directory) {
+    const auto mounts = read_mounts();
+    const auto root = filesystem_root_of(directory, mounts);
+    const bool is_shared = std::ranges::any_of(
+        mounts, [&](const Mount& each) { return each.point == root && is_shared_filesystem(each); });
+    return is_shared ? directory + " lies on a shared filesystem, where no node makes a mount point"
+                     : Obstacle();
+}
+
 tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount) {
     const std::string parent(parent_path(mount));
     std::vector<std::string> missing = {mount};
@@ -107,6 +117,10 @@ tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount
     }
     if (auto obstacle = exchangeable(std::string(parent_path(missing.back())))) {
         return tl::make_unexpected(std::move(*obstacle));
+    }
+    if (const auto obstacle = shared(std::string(parent_path(missing.back())))) {
+        return tl::make_unexpected(mount + ": does not exist, and " + *obstacle +
+                                   "; make it, or choose another --mount");
     }
     std::vector<std::string> made;
     for (auto path = missing.rbegin(); path != missing.rend(); ++path) {

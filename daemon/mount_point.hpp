@@ -36,8 +36,8 @@ bool is_served(const std::string& mount);
 
 // Checks before mounting: no Copper, alive or dead, serves `mount` (as from canonical_mount()), it does not
 // lie in a Copper mount or a kernel filesystem, and nobody else can exchange it or a directory above it.
-// Makes it if it is missing and its parent exists; for the default mount, also the parent, /tmp/$USER. Errors
-// say what to do. `batch_job`: this job, for the error if another one serves it.
+// Makes it if it is missing and its parent exists, on no shared filesystem; for the default mount, also the
+// parent, /tmp/$USER. Errors say what to do. `batch_job`: this job, for the error if another one serves it.
 tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
                                                                const std::string& batch_job = {});
 

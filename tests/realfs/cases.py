@@ -106,6 +106,11 @@ class TreeCases(FilesystemTestCase):
     def test_it_looks_as_it_does_directly(self):
         self.check_looks("nasty", least=100)
 
+    def test_no_host_makes_a_mount_point_for_all(self):
+        done = self.launch(None, "--mount", f"{self.tree}/absent")
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertIn(f"{self.tree}/absent: does not exist, and {self.tree} lies on a shared filesystem", done.stderr)
+
     def test_files_have_numbers_of_their_own_on_all_hosts(self):
         self.launch_well()
         place = f"{MOUNT}{self.tree}/numbered"
