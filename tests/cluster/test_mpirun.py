@@ -603,15 +603,14 @@ class SharedNode(ClusterTestCase):
         self.check_nothing_left()
 
 
-@unittest.skipIf(is_built_with_mpich(), "optional: of MPICH over UCX, nobody has looked what it does with two ports")
+@unittest.skipIf(is_built_with_mpich(), "optional: MPICH over UCX and TCP uses one port")
 class TwoPorts(ClusterTestCase):
     """docs/launchers.md, "Several network ports"."""
 
     count = 2
     ports = 2
     BYTES = 96 << 20
-    # Debian's MPICH uses UCX. (Hosts names one port to both MPIs.)
-    BOTH = {"OMPI_MCA_btl_tcp_if_include": "eth0,eth1", "UCX_NET_DEVICES": "eth0,eth1"}
+    BOTH = {"OMPI_MCA_btl_tcp_if_include": "eth0,eth1"}
 
     def sent(self, host):
         """The bytes that each port has sent so far."""
