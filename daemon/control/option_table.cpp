@@ -389,12 +389,12 @@ std::vector<OptionRow> seldom_rows() {
          }},
         {.name = "log-to-output",
          .argument = "",
-         .help = "--log-dir -",
+         .help = "use --log-dir -",
          .audience = former,
          .take = take_switch<&DaemonOptions::log_to_output>},
         {.name = "create-mount",
          .argument = "",
-         .help = "nothing: a missing mount point is always made",
+         .help = "not needed, a missing mount point is always made",
          .audience = former,
          .take = [](const Texts& texts, DaemonOptions&) -> Taken {
              const auto given = parse_switch(texts.front());

@@ -171,7 +171,7 @@ std::vector<std::string> better_words(const FlagTexts& flags) {
     for (const auto& [name, texts] : flags) {
         const OptionRow& row = *find_row(name);
         if (row.audience == former) {
-            found.push_back("--" + name + ": use " + row.help);
+            found.push_back("--" + name + ": " + row.help);
         } else if (row.audience == seldom) {
             found.push_back("--" + name + ": use the variable " + variable_of(name) + ", or '" + name +
                             "' in the file of --config");
