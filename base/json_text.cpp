@@ -34,4 +34,10 @@ std::string json_line(const nlohmann::json& json) {
     return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+bool is_utf8(const std::string& text) {
+    using Errors = nlohmann::json::error_handler_t;
+    const nlohmann::json json = text;
+    return json.dump(-1, ' ', false, Errors::ignore) == json.dump(-1, ' ', false, Errors::replace);
+}
+
 }  // namespace copper

@@ -38,6 +38,7 @@ auto read_json(std::string_view text, Read read)
 
 // One line, without its end. Replaces bytes that are not UTF-8: file names may have some, JSON may not.
 std::string json_line(const nlohmann::json& json);
+bool is_utf8(const std::string& text);
 
 // Throws unless the value is a whole number that fits T. get<T>() would truncate it, and is undefined for
 // large fractions.

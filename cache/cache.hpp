@@ -62,8 +62,8 @@ class Cache {
     // and once more if demand joins what is fetched as a guess. deliver() ends the fetch.
     Cache(Options options, Fetch fetch);
 
-    // Programs of this node see what lies at `path` and below anew. False: this refresh has been here before.
-    bool refresh(const std::string& path, std::uint64_t id) { return generations_.add(path, id); }
+    // Programs of this node see that anew. False: this refresh has been here before.
+    bool refresh(const Refreshed& refreshed) { return generations_.add(refreshed); }
 
     // Drops what no program of this node asks for any more since the last refresh, and what was found of
     // files that were not of the version asked for: they may be by now. Takes a step for each object.

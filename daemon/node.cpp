@@ -208,6 +208,9 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       profile_keeper_(make_profile_keeper()),
       prefetch_(replay_options(options_, fabric_->size()), trees_, loop_, cache_),
       refreshes_(options_.mount, trees_, cache_, session_),
+      revalidation_(options_.revalidate.count() != 0
+                        ? std::make_unique<Revalidation>(options_.revalidate, backing_, loop_)
+                        : nullptr),
       readiness_(loop_, {.nodes = fabric_->size(), .missing_max = options_.allow_missing},
                  [this](ReadyState::Outcome outcome) {
                      if (outcome != ReadyState::Outcome::ready) {
@@ -407,6 +410,9 @@ void Node::begin_serving() {
     ready_ = std::chrono::system_clock::now();
     timeline_.add(ready_, {1});
     note_progress_regularly();
+    if (revalidation_ != nullptr) {
+        revalidation_->begin(succession_ ? Revalidation::Mount::of_others : Revalidation::Mount::is_new);
+    }
 }
 
 void Node::remove_own_files() {

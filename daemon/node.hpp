@@ -29,6 +29,7 @@
 #include "daemon/readiness.hpp"
 #include "daemon/refreshes.hpp"
 #include "daemon/replies.hpp"
+#include "daemon/revalidation.hpp"
 #include "daemon/supervisor.hpp"
 #include "fabric/fabric.hpp"
 #include "fuse/counters.hpp"
@@ -73,7 +74,8 @@ class Node {
     Parting parting() const { return parting_; }
     // A thread waits for the filesystem, perhaps for ever. Then the process must end without joining it.
     bool is_stuck() const {
-        return loop_.reads_in_flight() > 0 || (profile_keeper_ != nullptr && profile_keeper_->is_stuck());
+        return loop_.reads_in_flight() > 0 || (profile_keeper_ != nullptr && profile_keeper_->is_stuck()) ||
+               (revalidation_ != nullptr && revalidation_->is_stuck());
     }
     // Another process goes on with the mount, so this one must end as if it had been killed.
     bool leaves_mount_to_successor() const { return stop_reason_ == StopReason::launcher_ended; }
@@ -148,6 +150,7 @@ class Node {
     const std::unique_ptr<ProfileKeeper> profile_keeper_;  // of rank 0, if there is a profile
     Prefetch prefetch_;
     Refreshes refreshes_;
+    const std::unique_ptr<Revalidation> revalidation_;  // null: never
     Readiness readiness_;
 
     // For the loop's thread only.

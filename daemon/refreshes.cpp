@@ -73,56 +73,64 @@ void name_again(const std::string& mount, const std::vector<std::string>& trees)
 
 }  // namespace
 
+std::string Refreshes::with_ids(std::vector<Refreshed> refreshed) {
+    std::random_device random;
+    std::uniform_int_distribution<std::uint64_t> any_id(1);
+    json text = json::array();
+    for (const Refreshed& one : refreshed) {
+        text.push_back(
+            {{"path", one.path}, {"one_level", one.reach == Reach::one_level}, {"id", any_id(random)}});
+    }
+    return json_line(text);
+}
+
 tl::expected<std::string, std::string> Refreshes::with_ids(const std::string& paths) {
     const auto wanted =
         read_json(paths, [](const json& read) { return read.get<std::vector<std::string>>(); });
     if (!wanted || wanted->empty() || wanted->size() > refreshed_paths_max) {
         return tl::make_unexpected("a refresh takes 1 to " + std::to_string(refreshed_paths_max) + " paths");
     }
-    std::random_device random;
-    std::uniform_int_distribution<std::uint64_t> any_id(1);
-    json named = json::array();
+    std::vector<Refreshed> refreshed;
     for (const std::string& path : *wanted) {
         if (!is_normalised_path(path)) {
             return tl::make_unexpected(path + ": not an absolute path");
         }
-        named.push_back({{"path", path}, {"id", any_id(random)}});
+        refreshed.push_back({.path = path});
     }
-    return json_line(named);
+    return with_ids(std::move(refreshed));
 }
 
 std::optional<std::string> Refreshes::answer(const std::string& argument,
                                              const std::function<void(std::string)>& later) {
-    using Named = std::vector<std::pair<std::string, std::uint64_t>>;
-    const auto named = read_json(argument, [](const json& read) {
-        Named refreshes;
+    auto refreshed = read_json(argument, [](const json& read) {
+        std::vector<Refreshed> all;
         for (const json& one : read) {
-            refreshes.emplace_back(one.at("path").get<std::string>(), one.at("id").get<std::uint64_t>());
+            all.push_back(
+                {.path = one.at("path").get<std::string>(),
+                 .reach = one.at("one_level").get<bool>() ? Reach::one_level : Reach::everything_below,
+                 .id = one.at("id").get<std::uint64_t>()});
         }
-        return refreshes;
+        return all;
     });
-    if (!named) {
+    if (!refreshed) {
         return answer_with("a refresh that makes no sense");
     }
-    std::vector<std::string> paths;
-    for (const auto& [path, id] : *named) {
-        if (is_normalised_path(path)) {
-            cache_.refresh(path, id);
-            paths.push_back(path);
-        }
+    std::erase_if(*refreshed, [](const Refreshed& one) { return !is_normalised_path(one.path); });
+    for (const Refreshed& one : *refreshed) {
+        cache_.refresh(one);
     }
     if (session_ == nullptr) {
         return answer_with("");
     }
     std::vector<std::string> trees = trees_.roots();
     std::erase_if(trees, [&](const std::string& tree) {
-        return std::ranges::none_of(paths, [&](const auto& path) { return is_within(tree, path); });
+        return std::ranges::none_of(*refreshed, [&](const auto& one) { return is_within(tree, one.path); });
     });
     const auto done = [later, mount = mount_, trees = std::move(trees)] {
         name_again(mount, trees);
         later(answer_with(""));
     };
-    if (!session_->refresh(std::move(paths), done)) {
+    if (!session_->refresh(std::move(*refreshed), done)) {
         return answer_with("too many refreshes at once");
     }
     return std::nullopt;

@@ -6,11 +6,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tl/expected.hpp>
 
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
+#include "cache/generations.hpp"
 #include "fuse/session.hpp"
 
 namespace copper {
@@ -27,7 +29,9 @@ class Refreshes {
     Refreshes(std::string mount, Trees trees, Cache& cache, const std::unique_ptr<Session>& session)
         : mount_(std::move(mount)), trees_(std::move(trees)), cache_(cache), session_(session) {}
 
-    // The argument of the roll call, from that of a request.
+    // The argument of the roll call, with an id for each. The paths must be UTF-8.
+    static std::string with_ids(std::vector<Refreshed> refreshed);
+    // The same, from the argument of a request.
     static tl::expected<std::string, std::string> with_ids(const std::string& paths);
 
     // Nothing: `later` gets it, in another thread. If the same call comes twice, each gets an answer.

@@ -353,7 +353,7 @@ std::pair<InodeTable::Position, std::string_view> InodeTable::State::find_on_the
     return {position, path};
 }
 
-InodeTable::Below InodeTable::doubt(const std::string& path) {
+InodeTable::Below InodeTable::doubt(const std::string& path, Reach reach) {
     Below below;
     auto state = state_.lock();
     ++doubts_;
@@ -368,29 +368,35 @@ InodeTable::Below InodeTable::doubt(const std::string& path) {
         return below;
     }
     // Whether a directory lies there. All that a record says of its place is its parent.
-    std::unordered_map<InodeId, bool> lies_below = {{root_inode, false}};
+    constexpr InodeId above_root = 0;
+    std::unordered_map<InodeId, bool> lies_below = {{above_root, false}, {root_inode, false}};
     lies_below[found.inode] = true;
     std::vector<InodeId> way;
+    const auto is_below = [&](InodeId directory) {
+        if (reach == Reach::one_level) {
+            return directory == found.inode;
+        }
+        for (way.clear(); !lies_below.contains(directory); directory = state->at(directory).parent) {
+            way.push_back(directory);
+        }
+        const bool is_there = lies_below[directory];
+        for (const InodeId inode : way) {
+            lies_below[inode] = is_there;
+        }
+        return is_there;
+    };
     state->records.for_each([&](Position position) {
         Record& record = state->records.at(position);
-        const bool is_directory = S_ISDIR(record.attributes.mode);
-        InodeId above = is_directory ? record.inode : record.parent;
-        for (way.clear(); !lies_below.contains(above); above = state->at(above).parent) {
-            way.push_back(above);
-        }
-        const bool is_below = lies_below[above];
-        for (const InodeId inode : way) {
-            lies_below[inode] = is_below;
-        }
-        if (!is_below && position != top) {
+        const bool is_top = position == top;
+        if (!is_top && !is_below(record.parent)) {
             return;
         }
         record.is_doubted = 1;
-        if (is_directory) {
+        if (S_ISDIR(record.attributes.mode) && (is_top || reach == Reach::everything_below)) {
             below.directories.push_back(record.inode);
         }
         // The kernel may still have a nameless one under its name.
-        if (record.inode != root_inode && position != top) {
+        if (record.inode != root_inode && !is_top) {
             below.names.push_back({.parent = record.parent, .name = std::string(record.name())});
         }
     });

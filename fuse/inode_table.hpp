@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/guarded.hpp"
+#include "cache/generations.hpp"
 #include "cache/object.hpp"
 #include "cache/read_ahead.hpp"
 #include "fuse/inode_records.hpp"
@@ -84,8 +85,9 @@ class InodeTable {
         std::vector<Name> names;           // the last one leads to `path`, if that is not the root
     };
     // Whatever lies there may be another file or directory by now, until a lookup that began later tells the
-    // same Version. Takes a step for each inode.
-    Below doubt(const std::string& path);
+    // same Version. With Reach::one_level, what lies in directories of the directory `path` stays. Takes a
+    // step for each inode.
+    Below doubt(const std::string& path, Reach reach = Reach::everything_below);
     // How often doubt() has been called.
     std::uint64_t doubts() const { return doubts_; }
 

@@ -46,8 +46,8 @@ void Notifier::name(InodeId parent, const std::string& name, std::function<void(
 // these directories that are older than the refresh must have ended, since the kernel keeps their answers: it
 // drops a name only when no lookup and no listing is under way in the directory (fuse_reverse_inval_entry()
 // takes its lock), whether there is such a name or not.
-bool Notifier::below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> first,
-                     std::function<void()> then) {
+bool Notifier::refresh(InodeTable& inodes, std::vector<Refreshed> refreshed, std::function<void()> first,
+                       std::function<void()> then) {
     const auto over = std::make_shared<std::promise<void>>();
     {
         auto under_way = under_way_.lock();
@@ -58,25 +58,26 @@ bool Notifier::below(InodeTable& inodes, std::vector<std::string> paths, std::fu
     }
     // Not `this`, as above. And `inodes` is there until `stopped`: see end().
     return refreshes_->submit([session = session_, stopped = stopped_, over, &inodes,
-                               paths = std::move(paths), first = std::move(first), then = std::move(then)] {
+                               refreshed = std::move(refreshed), first = std::move(first),
+                               then = std::move(then)] {
         const auto drop = [&](InodeId parent, std::string_view name) {
             if (!*stopped) {
                 fuse_lowlevel_notify_inval_entry(session, parent, name.data(), name.size());
             }
         };
-        const auto doubt = [&](const std::string& path) {
-            return *stopped ? InodeTable::Below() : inodes.doubt(path);
+        const auto doubt = [&](const Refreshed& one) {
+            return *stopped ? InodeTable::Below() : inodes.doubt(one.path, one.reach);
         };
         if (!*stopped) {
             first();
         }
-        for (const std::string& path : paths) {
+        for (const Refreshed& one : refreshed) {
             constexpr std::string_view no_name = ".copper-refresh";
-            const auto before = doubt(path);
+            const auto before = doubt(one);
             for (const InodeId directory : before.directories) {
                 drop(directory, no_name);
             }
-            const auto now = doubt(path);
+            const auto now = doubt(one);
             for (const auto& [parent, name] : now.names) {
                 drop(parent, name);
             }

@@ -29,12 +29,12 @@ class Notifier {
     // What the kernel knows under a name is out of date. `then` runs once, when the kernel has dropped that.
     void name(InodeId parent, const std::string& name, std::function<void()> then);
 
-    // What the kernel knows at these paths and below is out of date. `then` runs once, when the kernel has
+    // What the kernel knows of these is out of date. `then` runs once, when the kernel has
     // dropped that: what a program looks up from then on, it asks for. Never, if nothing is mounted any more.
     // False: so many refreshes wait already that this one does not. `inodes` must live until end().
     // `first` runs before, in the same thread.
-    [[nodiscard]] bool below(InodeTable& inodes, std::vector<std::string> paths, std::function<void()> first,
-                             std::function<void()> then);
+    [[nodiscard]] bool refresh(InodeTable& inodes, std::vector<Refreshed> refreshed,
+                               std::function<void()> first, std::function<void()> then);
 
     // Nothing is mounted any more, so the names are dropped already.
     void stop() { *stopped_ = true; }

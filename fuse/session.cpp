@@ -62,9 +62,9 @@ class KernelSession final : public Session {
     }
     void serve() override;
     void stop() override;
-    bool refresh(std::vector<std::string> paths, std::function<void()> done) override {
-        return notifier_.below(
-            operations_.inodes(), std::move(paths), [this] { cache_.drop_outdated(); }, std::move(done));
+    bool refresh(std::vector<Refreshed> refreshed, std::function<void()> done) override {
+        return notifier_.refresh(
+            operations_.inodes(), std::move(refreshed), [this] { cache_.drop_outdated(); }, std::move(done));
     }
     bool passes_through() const override { return passes_through_; }
 

@@ -63,10 +63,10 @@ class Session {
     // Unmounts (lazily if it is busy) and makes serve() return. Idempotent.
     virtual void stop() = 0;
 
-    // Call it when the cache knows of a refresh of these paths: programs see them anew when `done` runs,
+    // Call it when the cache knows of these: programs see them anew when `done` runs,
     // once, in a thread of the session. It does not run if the session ends before. False: too many refreshes
     // wait.
-    virtual bool refresh(std::vector<std::string> paths, std::function<void()> done) = 0;
+    virtual bool refresh(std::vector<Refreshed> refreshed, std::function<void()> done) = 0;
 
     // Whether the kernel reads large files from local ones; known once it serves.
     virtual bool passes_through() const = 0;

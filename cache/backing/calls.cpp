@@ -92,8 +92,10 @@ SystemResult<std::string> readlink_at(int directory, const std::string& name, Re
     return std::string(buffer.data(), static_cast<std::size_t>(bytes));
 }
 
-SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters) {
-    return status_at(directory, name, counters).map([](const Status& status) { return status.attributes; });
+SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters, Ask whom) {
+    return status_at(directory, name, counters, whom).map([](const Status& status) {
+        return status.attributes;
+    });
 }
 
 SystemResult<Attributes> stat_anew(int file, ReadCounters& counters) {

@@ -15,8 +15,12 @@ namespace copper {
 // How often to read a file or directory that changes during each read.
 inline constexpr int read_attempts_max = 3;
 
+// `server`: not the attributes that the filesystem's client may have kept (AT_STATX_FORCE_SYNC of statx(2)).
+enum class Ask : std::uint8_t { client, server };
+
 // For `name` in an open directory, without following a link. If `name` is empty, for the open file itself.
-SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters);
+SystemResult<Attributes> stat_at(int directory, const std::string& name, ReadCounters& counters,
+                                 Ask whom = Ask::client);
 
 // Of an open file, as a new opening has them. Clients promise that an opening sees what others closed before
 // (close-to-open consistency, nfs(5)); until then they may answer with attributes that they keep.
@@ -37,8 +41,6 @@ struct Observed {
     bool is_settled = false;
     bool may_be_stale = false;  // FilesystemClocks::may_be_stale()
 };
-// `server`: not the attributes that the filesystem's client may have kept (AT_STATX_FORCE_SYNC of statx(2)).
-enum class Ask : std::uint8_t { client, server };
 SystemResult<Observed> settled_stat(int file, FilesystemClocks& clocks, std::chrono::milliseconds& patience,
                                     ReadCounters& counters, Ask whom = Ask::client);
 

@@ -219,7 +219,14 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path, R
             break;
         }
     }
-    return found ? std::move(*found) : failed(found.error());
+    if (!found) {
+        return failed(found.error());
+    }
+    if (auto version = found->names->listed) {
+        version->inode = opened->mounts->numbers_files(opened->path) ? version->inode : number_of(path);
+        note_version(ReadVersions::Kind::directory, path, *version);
+    }
+    return std::move(*found);
 }
 
 ObjectPtr PosixBacking::read_directory(const ObjectKey& key, ReadCounters& counters) {

@@ -194,6 +194,7 @@ ObjectPtr PosixBacking::read_file(const ObjectKey& key, ReadCounters& counters) 
             const bool is_of_map = key.kind == ObjectKind::data_map;
             open_files_->mark_read(wanted, **file, is_of_map ? OpenFiles::no_extent : key.index,
                                    extents_of(attributes.size));
+            note_version(ReadVersions::Kind::file, key.path, version_of(attributes));
             const auto lifetime = lifetime_of(attributes, key);
             return make_object(std::move(**done), lifetime);
         } else {

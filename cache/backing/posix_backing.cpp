@@ -34,6 +34,27 @@ std::string PosixBacking::filesystem_of(const std::string& path) {
     return mounts_.current()->filesystem_of(path);
 }
 
+void PosixBacking::note_version(ReadVersions::Kind kind, const std::string& path, const Version& version) {
+    if (versions_ != nullptr && trees_.contains(path)) {
+        versions_->note(kind, path, version);
+    }
+}
+
+SystemResult<Version> PosixBacking::version_now(const std::string& path) {
+    ReadProgress unseen;
+    ReadCounters counters(within_trees_, unseen, paces_.of(filesystem_of(path)));
+    const auto opened = opener_.open(path, O_PATH, counters);
+    if (!opened) {
+        return tl::unexpected(opened.error());
+    }
+    return stat_at(opened->fd.get(), "", counters, Ask::server).map([&](Attributes attributes) {
+        if (!opened->mounts->numbers_files(opened->path)) {
+            attributes.inode = number_of(path);
+        }
+        return version_of(attributes);
+    });
+}
+
 ObjectPtr PosixBacking::read(const ObjectKey& key, ReadProgress& progress) {
     ReadCounters counters(trees_.contains(key.path) ? within_trees_ : outside_trees_, progress,
                           paces_.of(filesystem_of(key.path)));

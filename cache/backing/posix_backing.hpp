@@ -16,6 +16,7 @@
 #include "cache/backing/listed_directories.hpp"
 #include "cache/backing/pace.hpp"
 #include "cache/backing/path_opener.hpp"
+#include "cache/backing/read_versions.hpp"
 #include "cache/backing_store.hpp"
 #include "cache/extent_memory.hpp"
 #include "cache/object.hpp"
@@ -37,6 +38,12 @@ class PosixBacking final : public BackingStore {
                           PathOpener::Links links = PathOpener::Links::follow);
     ~PosixBacking() override;
 
+    // From now on, notes there of which version everything in the trees was that it has read. `versions` must
+    // outlive it. Call it before the first read.
+    void note_versions_in(ReadVersions& versions) { versions_ = &versions; }
+    // As the filesystem has it now, to compare with those.
+    SystemResult<Version> version_now(const std::string& path);
+
     using BackingStore::read;
     ObjectPtr read(const ObjectKey& key, ReadProgress& progress) override;
     std::string filesystem_of(const std::string& path) override;
@@ -47,6 +54,7 @@ class PosixBacking final : public BackingStore {
     const Paces& paces() const { return paces_; }
 
   private:
+    void note_version(ReadVersions::Kind kind, const std::string& path, const Version& version);
     ObjectPtr make_entry(Listing::NewEntry entry, const ReadCounters& counters,
                          std::optional<std::chrono::milliseconds> lifetime = std::nullopt);
     Listing make_listing(std::vector<SystemResult<Listing::NewEntry>> entries, const ReadCounters& counters);
@@ -79,6 +87,7 @@ class PosixBacking final : public BackingStore {
     FilesystemClocks clocks_;
     std::unique_ptr<OpenFiles> open_files_;
     ListedDirectories listed_;
+    ReadVersions* versions_ = nullptr;  // null: nobody asks for them
     std::unique_ptr<ConcurrentCalls> calls_;
 };
 

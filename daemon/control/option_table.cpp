@@ -29,6 +29,7 @@ constexpr std::uint32_t nodes_max = 1U << 20;
 constexpr double deadline_seconds_min = 0.01;
 constexpr double deadline_seconds_max = 3600;
 constexpr double ready_timeout_seconds_max = 86400;
+constexpr double revalidate_seconds_max = 86400;
 constexpr std::size_t id_bytes_max = 256;
 constexpr std::array passthrough_names = {"off", "auto"};         // indexed by bool
 constexpr std::array push_names = {"auto", "always", "never"};    // indexed by Push
@@ -290,6 +291,16 @@ std::vector<OptionRow> user_rows() {
                  return assign(options.deadline, parse_seconds(texts.front(), {.min = deadline_seconds_min,
                                                                                .max = deadline_seconds_max}));
              }},
+        {.name = "revalidate",
+         .argument = "SECONDS",
+         .help =
+             "how often to look whether what the job sees has changed, and to refresh it (default 0: never; "
+             "`copper refresh` does it at once)",
+         .take =
+             [](const Texts& texts, DaemonOptions& options) {
+                 return assign(options.revalidate,
+                               parse_seconds(texts.front(), {.min = 0, .max = revalidate_seconds_max}));
+             }},
         {.name = "log-dir",
          .argument = "DIR",
          .help =
@@ -519,6 +530,7 @@ std::vector<std::string> to_flags(const DaemonOptions& options) {
         "--readers=" + std::to_string(options.readers),
         "--arity=" + std::to_string(options.arity),
         "--deadline=" + seconds(options.deadline),
+        "--revalidate=" + seconds(options.revalidate),
         "--log-level=" + to_string(options.log_level),
         std::string("--log-to-output=") + truth(options.log_to_output),
         "--allow-missing=" + std::to_string(options.allow_missing),

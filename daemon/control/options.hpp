@@ -40,11 +40,13 @@ struct DaemonOptions {
     std::uint32_t allow_missing = 0;                // --allow-missing N: nodes that may lack a mirror
     Push push = Push::automatic;                    // push auto|always|never
     std::chrono::milliseconds deadline{10000};      // --deadline SECONDS (fractions allowed)
-    std::string log_dir;                            // --log-dir DIR; empty: standard error
-    bool log_to_output = false;                     // --log-dir -, or log-to-output: also to standard error
-    LogLevel log_level = LogLevel::warning;         // --log-level NAME or 0..5
-    bool allow_other = false;                       // --allow-other
-    bool passthrough = false;                       // passthrough auto|off
+    // --revalidate SECONDS (fractions allowed); 0: never
+    std::chrono::milliseconds revalidate{0};
+    std::string log_dir;                     // --log-dir DIR; empty: standard error
+    bool log_to_output = false;              // --log-dir -, or log-to-output: also to standard error
+    LogLevel log_level = LogLevel::warning;  // --log-level NAME or 0..5
+    bool allow_other = false;                // --allow-other
+    bool passthrough = false;                // passthrough auto|off
     // --profile auto|off|FILE: `copper launch` makes a FILE of auto
     std::string profile = profile_auto;
     std::string profile_dir;       // profile-dir DIR; empty: none

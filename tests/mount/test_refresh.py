@@ -213,7 +213,7 @@ class Refresh(RefreshTestCase):
                 one.join()
             self.assertEqual([f"a {number}", f"b {number}"], self.texts("d/a", "d/b"))
 
-    def test_more_paths_than_are_kept_apart(self):
+    def test_many_one_after_the_other(self):
         for number in range(100):
             self.write(f"d/{number}", "old")
         self.refresh("d")

@@ -83,7 +83,7 @@ class Simulation::Node final : public Protocol::Effects {
         }
     }
 
-    void refresh(const std::string& path, std::uint64_t id) { cache_.refresh(path, id); }
+    void refresh(const Refreshed& refreshed) { cache_.refresh(refreshed); }
 
     void crash() { alive_ = false; }
 
@@ -701,12 +701,15 @@ void Simulation::refresh() {
     constexpr milliseconds longest{50};
     const auto directory = static_cast<std::uint32_t>(random_() % scenario_.store.directories);
     const std::string path = random_() % 3 == 0 ? "/" : store_.directory(directory);
-    const std::uint64_t id = random_() | 1U;
+    const Refreshed refreshed = {
+        .path = path,
+        .reach = path != "/" && random_() % 2 == 0 ? Reach::one_level : Reach::everything_below,
+        .id = random_() | 1U};
     microseconds last{0};
     for (auto& node : nodes_) {
         const microseconds delay = random_delay(longest);
         last = std::max(last, delay);
-        after(delay, [&node, path, id] { node->refresh(path, id); });
+        after(delay, [&node, refreshed] { node->refresh(refreshed); });
     }
     oracle_.refreshed({.path = path, .began = now(), .returned = now() + last});
 }

@@ -306,8 +306,8 @@ TEST(Cache, AsksAnewAfterARefresh) {
     const auto ignore = [](const ObjectPtr&) {};
     fixture.cache.get(entry, ignore);
     fixture.cache.deliver(entry, object_of(1));
-    EXPECT_TRUE(fixture.cache.refresh("/a", 5));
-    EXPECT_FALSE(fixture.cache.refresh("/a", 5));
+    EXPECT_TRUE(fixture.cache.refresh({.path = "/a", .id = 5}));
+    EXPECT_FALSE(fixture.cache.refresh({.path = "/a", .id = 5}));
     fixture.cache.get(entry, ignore);
     ASSERT_EQ(fixture.fetched.size(), 2U);
     EXPECT_EQ(fixture.fetched[1], fixture.cache.current(entry));
@@ -330,7 +330,7 @@ TEST(Cache, KeepsBytesOfAnotherVersionUntilARefresh) {
     fixture.cache.deliver(other, object);
     fixture.cache.drop_outdated();
     EXPECT_NE(fixture.cache.find(other), nullptr);
-    fixture.cache.refresh("/a", 5);
+    fixture.cache.refresh({.path = "/a", .id = 5});
     fixture.cache.drop_outdated();
     EXPECT_NE(fixture.cache.find(right), nullptr);
     EXPECT_EQ(fixture.cache.find(other), nullptr);

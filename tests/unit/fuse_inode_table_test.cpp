@@ -268,6 +268,11 @@ TEST_F(InodeTableTest, FindsAllBelowAPath) {
     EXPECT_EQ(inodes(table.doubt("/a/absent")), Inodes{a});
     EXPECT_EQ(paths_of(table, table.doubt("/absent/b")), Paths{"/absent"});
     EXPECT_EQ(paths_of(table, table.doubt("/")), (Paths{"/a", "/a/b", "/a/b/c", "/a/b/c/f", "/a/f", "/ab"}));
+    const auto of_one_level = table.doubt("/a", Reach::one_level);
+    EXPECT_EQ(paths_of(table, of_one_level), (Paths{"/a", "/a/b", "/a/f"}));
+    EXPECT_EQ(inodes(of_one_level), (Inodes{root_inode, a}));
+    EXPECT_EQ(paths_of(table, table.doubt("/a/f", Reach::one_level)), Paths{"/a/f"});
+    EXPECT_EQ(paths_of(table, table.doubt("/", Reach::one_level)), (Paths{"/a", "/ab"}));
 }
 
 TEST_F(InodeTableTest, ADoubtedInodeKeepsItsNameForItsVersionAlone) {

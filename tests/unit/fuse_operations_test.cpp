@@ -1146,7 +1146,7 @@ TEST_F(FuseOperations, WhoHasBegunGoesOnWithTheNamesOfTheBeginning) {
     Directory now;
     now.version = 2;
     objects[{.kind = ObjectKind::directory, .path = "/t"}] = make_directory(now);
-    cache.refresh("/t", 5);
+    cache.refresh({.path = "/t", .id = 5});
     EXPECT_EQ(rest(), before);
     const auto anew = parse(readdir(t, 4096, 0, Operations::Entries::names).text, Operations::Entries::names);
     EXPECT_EQ(anew.size(), 2U) << "nothing but the dots";

@@ -14,7 +14,7 @@ std::uint64_t generation_of(const Generations& generations, ObjectKind kind, con
 TEST(Generations, CoverAPathAndWhatLiesBelow) {
     Generations generations;
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/b"), 0U);
-    ASSERT_TRUE(generations.add("/a/b", 5));
+    ASSERT_TRUE(generations.add({.path = "/a/b", .id = 5}));
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/b"), 5U);
     EXPECT_EQ(generation_of(generations, ObjectKind::directory, "/a/b/c"), 5U);
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a/bc"), 0U);
@@ -24,7 +24,7 @@ TEST(Generations, CoverAPathAndWhatLiesBelow) {
 // A directory on the way may have been absent.
 TEST(Generations, CoverWhatIsKnownOfTheWayToAPath) {
     Generations generations;
-    generations.add("/a/b", 5);
+    generations.add({.path = "/a/b", .id = 5});
     for (const auto kind : {ObjectKind::directory, ObjectKind::names, ObjectKind::batch,
                             ObjectKind::xattr_batch, ObjectKind::acl_batch}) {
         EXPECT_EQ(generation_of(generations, kind, "/a"), 5U);
@@ -34,9 +34,38 @@ TEST(Generations, CoverWhatIsKnownOfTheWayToAPath) {
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 5U);
 }
 
+TEST(Generations, OfOneLevelCoverAttributesAndNames) {
+    Generations generations;
+    ASSERT_TRUE(generations.add({.path = "/a/b", .reach = Reach::one_level, .id = 5}));
+    using enum ObjectKind;
+    for (const auto kind : {entry, directory, names, batch, xattrs, xattr_batch, acl, acl_batch, extent}) {
+        EXPECT_EQ(generation_of(generations, kind, "/a/b"), 5U);
+    }
+    for (const auto kind : {entry, xattrs, acl, space, extent}) {  // of a name in it
+        EXPECT_EQ(generation_of(generations, kind, "/a/b/c"), 5U);
+        EXPECT_EQ(generation_of(generations, kind, "/a/b/c/d"), 0U);
+        EXPECT_EQ(generation_of(generations, kind, "/a"), 0U);
+        EXPECT_EQ(generation_of(generations, kind, "/a/c"), 0U);
+    }
+    for (const auto kind : {directory, names, batch, xattr_batch, acl_batch}) {
+        EXPECT_EQ(generation_of(generations, kind, "/a/b/c"), 0U) << "the names of another directory";
+        EXPECT_EQ(generation_of(generations, kind, "/"), 0U);
+    }
+    for (const auto kind : {batch, xattr_batch, acl_batch}) {
+        EXPECT_EQ(generation_of(generations, kind, "/a"), 5U) << "the attributes of b are in it";
+    }
+    for (const auto kind : {directory, names}) {
+        EXPECT_EQ(generation_of(generations, kind, "/a"), 0U);
+    }
+    generations.add({.path = "/", .reach = Reach::one_level, .id = 7});
+    EXPECT_EQ(generation_of(generations, entry, "/a"), 7U);
+    EXPECT_EQ(generation_of(generations, directory, "/"), 7U);
+    EXPECT_EQ(generation_of(generations, entry, "/a/b"), 5U);
+}
+
 TEST(Generations, DoNotCoverTheBytesOfAVersion) {
     Generations generations;
-    generations.add("/", 5);
+    generations.add({.path = "/", .id = 5});
     EXPECT_EQ(generations.of({.kind = ObjectKind::extent, .path = "/a", .version = 1}), 0U);
     EXPECT_EQ(generations.of({.kind = ObjectKind::data_map, .path = "/a", .version = 1}), 0U);
     EXPECT_EQ(generations.of({.kind = ObjectKind::extent, .path = "/a"}), 5U);  // of any version
@@ -45,12 +74,14 @@ TEST(Generations, DoNotCoverTheBytesOfAVersion) {
 
 TEST(Generations, AreTheSameInAnyOrder) {
     Generations one, other;
-    one.add("/a", 5);
-    one.add("/a/b", 7);
-    one.add("/a", 11);
-    other.add("/a", 11);
-    other.add("/a", 5);
-    other.add("/a/b", 7);
+    one.add({.path = "/a", .id = 5});
+    one.add({.path = "/a/b", .id = 7});
+    one.add({.path = "/a", .id = 11});
+    one.add({.path = "/a/b", .reach = Reach::one_level, .id = 13});
+    other.add({.path = "/a/b", .reach = Reach::one_level, .id = 13});
+    other.add({.path = "/a", .id = 11});
+    other.add({.path = "/a", .id = 5});
+    other.add({.path = "/a/b", .id = 7});
     for (const auto* path : {"/", "/a", "/a/b", "/a/b/c"}) {
         EXPECT_EQ(generation_of(one, ObjectKind::directory, path),
                   generation_of(other, ObjectKind::directory, path));
@@ -59,16 +90,17 @@ TEST(Generations, AreTheSameInAnyOrder) {
 
 TEST(Generations, TakeARefreshOnce) {
     Generations generations;
-    EXPECT_TRUE(generations.add("/a", 5));
-    EXPECT_FALSE(generations.add("/a", 5));
+    EXPECT_TRUE(generations.add({.path = "/a", .id = 5}));
+    EXPECT_FALSE(generations.add({.path = "/a", .id = 5}));
     EXPECT_EQ(generation_of(generations, ObjectKind::entry, "/a"), 5U);
 }
 
 TEST(Generations, OfManyPathsAreTheSameInAnyOrder) {
     Generations one, other;
     for (std::size_t i = 0; i < 2 * Generations::paths_max; ++i) {
-        one.add("/" + std::to_string(i), i + 1);
-        other.add("/" + std::to_string(2 * Generations::paths_max - 1 - i), 2 * Generations::paths_max - i);
+        one.add({.path = "/" + std::to_string(i), .id = i + 1});
+        other.add({.path = "/" + std::to_string(2 * Generations::paths_max - 1 - i),
+                   .id = 2 * Generations::paths_max - i});
     }
     for (const auto* path : {"/", "/1", "/100", "/other"}) {
         EXPECT_EQ(generation_of(one, ObjectKind::entry, path), generation_of(other, ObjectKind::entry, path));
@@ -81,7 +113,7 @@ TEST(Generations, OfManyPathsCoverEverything) {
     for (std::size_t i = 0; i < 10 * Generations::paths_max; ++i) {
         const std::string path = "/" + std::to_string(i);
         const auto was = generation_of(generations, ObjectKind::entry, path);
-        generations.add(path, i + 1);
+        generations.add({.path = path, .id = i + 1});
         EXPECT_NE(generation_of(generations, ObjectKind::entry, path), was);
         const auto of_others = generation_of(generations, ObjectKind::entry, "/other");
         EXPECT_GE(of_others, before);

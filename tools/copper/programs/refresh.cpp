@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/host_name.hpp"
+#include "base/json_text.hpp"
 #include "base/path.hpp"
 #include "tools/copper/common/commands.hpp"
 #include "tools/copper/common/table.hpp"
@@ -98,8 +99,7 @@ Result<std::vector<Wanted>> wanted_by(const std::vector<Found>& mirrors, const R
         if (text.empty() || error) {
             return misused("PATH: '" + text + "' is none");
         }
-        if (nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore) !=
-            nlohmann::json(path.string()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) {
+        if (!is_utf8(path.string())) {
             return misused(text + ": its name is not UTF-8: refresh a directory above it");
         }
         Wanted wanted{.text = text, .path = in_mirror(mirrors, path.string())};

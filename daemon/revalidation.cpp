@@ -1,0 +1,129 @@
+#include "daemon/revalidation.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/json_text.hpp"
+#include "base/path.hpp"
+#include "daemon/control/control.hpp"
+#include "daemon/refreshes.hpp"
+
+namespace copper {
+namespace {
+
+// A node answers when no lookup below the path is under way, and those may wait for a slow filesystem.
+constexpr std::chrono::milliseconds refresh_patience{60000};
+
+// Beyond, each path would cost all nodes more than to look up again what lies below.
+constexpr std::size_t refreshed_alone_max = 32;
+
+std::string what_holds(const std::vector<std::string>& paths) {
+    std::string_view directory = paths.front();
+    for (const std::string& path : paths) {
+        while (!is_within(path, directory)) {
+            directory = parent_path(directory);
+        }
+    }
+    return std::string(directory);
+}
+
+}  // namespace
+
+std::vector<Refreshed> refreshed_by_change(const std::vector<std::string>& paths) {
+    const auto can_be_told = [](const std::string& path) { return is_utf8(path); };
+    if (paths.size() > refreshed_alone_max || !std::ranges::all_of(paths, can_be_told)) {
+        std::string directory = what_holds(paths);
+        while (!can_be_told(directory)) {
+            directory = parent_path(directory);
+        }
+        return {{.path = std::move(directory), .reach = Reach::everything_below}};
+    }
+    std::vector<Refreshed> refreshed;
+    for (const std::string& path : paths) {
+        refreshed.push_back({.path = path, .reach = Reach::one_level});
+    }
+    return refreshed;
+}
+
+Revalidation::Revalidation(std::chrono::milliseconds between_rounds, PosixBacking& backing,
+                           ProgressLoop& loop)
+    : between_rounds_(between_rounds), backing_(backing), loop_(loop) {
+    backing_.note_versions_in(versions_);
+}
+
+void Revalidation::begin(Mount mount) {
+    everything_ = mount == Mount::of_others;
+    alive_ = loop_.membership().alive().size();
+    end_round();
+}
+
+void Revalidation::end_round() {
+    loop_.at(std::chrono::steady_clock::now() + between_rounds_, [this] { begin_round(); });
+}
+
+// One of the others is enough to see to it.
+bool Revalidation::has_lost_nodes() {
+    const auto& alive = loop_.membership().alive();
+    return std::exchange(alive_, alive.size()) > alive.size() && alive.front() == loop_.membership().self();
+}
+
+void Revalidation::begin_round() {
+    everything_ = has_lost_nodes() || everything_;
+    if (everything_) {
+        refresh({{.path = "/"}}, [this] { everything_ = false; });
+        return;
+    }
+    if (versions_.is_full() && !std::exchange(has_warned_, true)) {
+        spdlog::warn("this node has read more than {} files and directories, and sees changes of these only",
+                     ReadVersions::paths_max);
+    }
+    is_looking_ = true;
+    if (!thread_.submit([this] { look(); })) {
+        is_looking_ = false;
+        end_round();
+    }
+}
+
+void Revalidation::look() {
+    ReadVersions::Paths changed;
+    std::vector<std::string> paths;
+    for (auto& [path, version] : versions_.next_round()) {
+        const auto now = backing_.version_now(path);
+        // Any other error is this node's trouble.
+        const bool is_gone = !now && (now.error() == ENOENT || now.error() == ENOTDIR);
+        if (is_gone || (now && *now != version)) {
+            paths.push_back(path);
+            changed.emplace_back(std::move(path), version);
+        }
+    }
+    is_looking_ = false;
+    loop_.post([this, changed = std::move(changed), paths = std::move(paths)] {
+        if (paths.empty()) {
+            end_round();
+            return;
+        }
+        spdlog::info("{} and {} others have changed", paths.front(), paths.size() - 1);
+        refresh(refreshed_by_change(paths), [this, changed] { versions_.forget(changed); });
+    });
+}
+
+// `then`: if all nodes have done so. Otherwise the next round tries again.
+void Revalidation::refresh(std::vector<Refreshed> refreshed, std::function<void()> then) {
+    loop_.call(
+        verb::refresh, Refreshes::with_ids(std::move(refreshed)), refresh_patience,
+        [this, then = std::move(then)](const ProgressLoop::Parts& parts) {
+            const auto is_done = [](const Answer::Part& part) {
+                return read_json(part.text, [](const auto& answer) { return answer.at("error") == ""; })
+                    .value_or(false);
+            };
+            if (parts.size() >= loop_.membership().alive().size() && std::ranges::all_of(parts, is_done)) {
+                then();
+            }
+            end_round();
+        });
+}
+
+}  // namespace copper
