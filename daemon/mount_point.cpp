@@ -21,6 +21,7 @@ namespace {
 using Obstacle = std::optional<std::string>;
 
 constexpr mode_t for_owner_only = 0700;
+constexpr mode_t to_pass_through = 0711;
 
 // No stat: it would ask the daemon that serves this mount, and a stuck daemon would block this one, too.
 Obstacle served_already(const std::string& mount, const std::string& batch_job) {
@@ -77,8 +78,8 @@ tl::expected<Found, std::string> look_at(const std::string& path) {
 }
 
 // mkdir made it, or failed: nobody else can have put it there.
-tl::expected<void, std::string> make(const std::string& path) {
-    if (::mkdir(path.c_str(), for_owner_only) != 0) {
+tl::expected<void, std::string> make(const std::string& path, mode_t mode) {
+    if (::mkdir(path.c_str(), mode) != 0) {
         return tl::make_unexpected(path + ": cannot make this directory for the mount: " + error_text());
     }
     return {};
@@ -100,7 +101,7 @@ Obstacle shared(const std::string& directory) {
                      : Obstacle();
 }
 
-tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount) {
+tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount, Audience audience) {
     const std::string parent(parent_path(mount));
     std::vector<std::string> missing = {mount};
     const auto found = look_at(parent);
@@ -124,7 +125,7 @@ tl::expected<MadeDirectories, std::string> make_missing(const std::string& mount
     }
     std::vector<std::string> made;
     for (auto path = missing.rbegin(); path != missing.rend(); ++path) {
-        const auto result = make(*path);
+        const auto result = make(*path, audience == Audience::everyone ? to_pass_through : for_owner_only);
         // If several nodes share this machine, another node may have made the common parent meanwhile.
         const bool now_there = !result && *path == parent && look_at(parent) == Found::directory;
         const auto obstacle = now_there ? exchangeable(parent) : std::nullopt;
@@ -154,7 +155,7 @@ bool is_served(const std::string& mount) {
     });
 }
 
-tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
+tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount, Audience audience,
                                                                const std::string& batch_job) {
     if (!is_normalised_path(mount) || mount == "/") {
         return tl::make_unexpected(mount + ": cannot be a mount point");
@@ -175,7 +176,18 @@ tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string
         }
         return MadeDirectories();  // Session::mount() reports a directory that is not empty
     }
-    return make_missing(mount);
+    return make_missing(mount, audience);
+}
+
+std::string closed_directory_above(const std::string& mount) {
+    for (std::string path = mount; path != "/";) {
+        path = parent_path(path);
+        struct stat found = {};
+        if (::lstat(path.c_str(), &found) == 0 && (found.st_mode & S_IXOTH) == 0) {
+            return path;
+        }
+    }
+    return {};
 }
 
 }  // namespace copper

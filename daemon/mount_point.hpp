@@ -6,6 +6,7 @@
 
 #include <tl/expected.hpp>
 
+#include "base/fuse_access.hpp"
 #include "daemon/control/option_defaults.hpp"
 
 namespace copper {
@@ -37,8 +38,13 @@ bool is_served(const std::string& mount);
 // Checks before mounting: no Copper, alive or dead, serves `mount` (as from canonical_mount()), it does not
 // lie in a Copper mount or a kernel filesystem, and nobody else can exchange it or a directory above it.
 // Makes it if it is missing and its parent exists, on no shared filesystem; for the default mount, also the
-// parent, /tmp/$USER. Errors say what to do. `batch_job`: this job, for the error if another one serves it.
+// parent, /tmp/$USER, through which an `audience` of everyone can pass. Errors say what to do. `batch_job`:
+// this job, for the error if another one serves it.
 tl::expected<MadeDirectories, std::string> prepare_mount_point(const std::string& mount,
+                                                               Audience audience = Audience::launching_user,
                                                                const std::string& batch_job = {});
+
+// One through which other users cannot pass; empty: there is none.
+std::string closed_directory_above(const std::string& mount);
 
 }  // namespace copper

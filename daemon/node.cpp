@@ -99,6 +99,10 @@ DaemonOptions localised(DaemonOptions options, const Place& place) {
     return options;
 }
 
+Audience audience(const DaemonOptions& options) {
+    return options.allow_other ? Audience::everyone : Audience::launching_user;
+}
+
 Place place_of(const Fabric& fabric, const std::optional<Succession>& succession) {
     return succession ? succession->place : Place{.rank = fabric.self().value, .nodes = fabric.size()};
 }
@@ -294,9 +298,13 @@ tl::expected<void, std::string> Node::start() {
         taken_ = Taken::mount;
         return tl::make_unexpected(why + "; or choose another --mount");
     }
-    auto made = prepare_mount_point(options_.mount, options_.batch_job);
+    auto made = prepare_mount_point(options_.mount, audience(options_), options_.batch_job);
     if (!made) {
         return tl::make_unexpected(made.error());
+    }
+    if (const auto closed = closed_directory_above(options_.mount); options_.allow_other && !closed.empty()) {
+        spdlog::warn("--allow-other: other users cannot pass {}: chmod o+x {}, or choose another --mount",
+                     closed, closed);
     }
     made_ = std::move(*made);
     auto instance = Instance::claim(make_record(), options_.private_directory);
@@ -384,7 +392,7 @@ SessionOptions Node::session_options() const {
             .main_filesystem =
                 trees_.roots().empty() ? "/" : filesystem_root_of(trees_.roots().front(), read_mounts()),
             .symlinks = options_.rewrite_symlinks ? SymlinkPolicy::rewrite : SymlinkPolicy::raw,
-            .audience = options_.allow_other ? Audience::everyone : Audience::launching_user,
+            .audience = audience(options_),
             .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off,
             .has_selinux = ::access("/sys/fs/selinux", F_OK) == 0,
             .threads = fuse_threads()};

@@ -21,7 +21,7 @@ FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
 # What a job leaves: the directories that others could otherwise make, empty and closed.
 PLACES = """places=$(ls -d /tmp/root /tmp/nobody /tmp/copper-* 2>/dev/null)
 [ -n "$places" ] || exit 0
-find $places -maxdepth 0 ! '(' -type d '(' -user 0 -o -user nobody ')' -perm 0700 ')'
+find $places -maxdepth 0 ! '(' -type d '(' -user 0 -o -user nobody ')' '(' -perm 0700 -o -perm 0711 -name root ')' ')'
 find $places -xdev -mindepth 1"""
 MPIRUN, ON_HOSTS = ("mpiexec", "-hosts") if is_built_with_mpich() else ("mpirun", "--host")
 

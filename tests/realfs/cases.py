@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from copper import wait_until
+from copper import NOBODY, as_nobody, wait_until
 import file_history
 from import_storm import Workload, package_tree
 from test_mpirun import MOUNT, ClusterTestCase
@@ -191,6 +191,38 @@ class QuotaCases(FilesystemTestCase):
             more = self.remote.far.inside("sh", "-c", f"head -c 100000 /dev/zero >{directory}/more-$$ && sync -f {directory}")
             wait_until(lambda: subprocess.run(more, capture_output=True, check=False).returncode != 0, SECONDS_MAX, "the quota")
         self.check_looks("limited", least=10)
+
+
+class AclCases(FilesystemTestCase):
+    """What an access control list denies or admits directly, it denies or admits in a mirror for all users."""
+
+    ACLS = {"denies": ("0644", f"u:{NOBODY}:-"), "denies-group": ("0644", f"g:{NOBODY}:-"), "admits": ("0640", f"u:{NOBODY}:r"),
+            "none": ("0644", None), "nothing": ("0600", None)}
+    ADMITTED = {"admits", "none"}
+
+    @classmethod
+    def fill(cls):
+        os.mkdir(f"{cls.source}/acls")
+        for name in cls.ACLS:
+            pathlib.Path(cls.source, "acls", name).write_text(name, encoding="utf-8")
+
+    def admitted(self, root):
+        """The files that another user may read, the same on all hosts."""
+        found = [{name for name in self.ACLS if self.hosts.run(host, *as_nobody("cat", f"{root}{self.tree}/acls/{name}")).returncode == 0}
+                 for host in self.hosts.names]
+        self.assertEqual(found[0], found[1])
+        return found[0]
+
+    def test_they_hold_for_every_user(self):
+        with self.remote.writable() as place:
+            for name, (mode, acl) in self.ACLS.items():
+                self.remote.far.output("chmod", mode, f"{place}/acls/{name}")
+                if acl:
+                    self.remote.far.output("setfacl", "-m", acl, f"{place}/acls/{name}")
+        self.assertEqual(self.ADMITTED, self.admitted(""), "directly")
+        self.launch_well("--allow-other")
+        self.assertEqual(self.ADMITTED, self.admitted(MOUNT))
+        self.stop_well()
 
 
 class ImportCases(FilesystemTestCase):

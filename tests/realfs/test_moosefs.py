@@ -1,10 +1,14 @@
 """Copper over MooseFS: a master and a chunk server."""
 
-from cases import ImportCases, QuotaCases, TreeCases
+from cases import AclCases, ImportCases, QuotaCases, TreeCases
 from real_filesystems import MooseFs
 
 
 class Trees(TreeCases):
+    filesystem = MooseFs
+
+
+class Acls(AclCases):
     filesystem = MooseFs
 
 

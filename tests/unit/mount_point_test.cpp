@@ -49,6 +49,15 @@ TEST_F(MountPointTest, MadeAndRemoved) {
     EXPECT_FALSE(fs::exists(base_ + "/m"));
 }
 
+TEST_F(MountPointTest, OtherUsersPassIfTheMirrorIsForThem) {
+    const auto made = prepare_mount_point(base_ + "/m", Audience::everyone);
+    ASSERT_TRUE(made) << made.error();
+    EXPECT_EQ(fs::status(base_ + "/m").permissions(), fs::perms(0711));
+    EXPECT_EQ(closed_directory_above(base_ + "/m"), base_);
+    fs::permissions(base_, fs::perms(0711));
+    EXPECT_EQ(closed_directory_above(base_ + "/m"), "");
+}
+
 TEST_F(MountPointTest, WhatIsNotEmptyIsNeverRemoved) {
     {
         const auto made = prepare_mount_point(base_ + "/m");
