@@ -298,7 +298,7 @@ class Supervisor {
                 held_ = std::move(descriptors);
                 break;
             case Word::begin:
-                outlives_ = true;
+                outlives_ = !is_released_ && told_by_ == 0;
                 break;
             case Word::is_alive:
                 break;
