@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/control/control.hpp"
-#include "daemon/supervisor.hpp"
+#include "daemon/supervisor_link.hpp"
 #include "wire/message.hpp"
 
 namespace copper {

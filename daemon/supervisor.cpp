@@ -13,17 +13,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <span>
 #include <vector>
 
 #include "base/error_text.hpp"
 #include "base/mount_table.hpp"
 #include "base/processes.hpp"
-#include "base/read_in_time.hpp"
 #include "daemon/control/instance.hpp"
 #include "daemon/lease.hpp"
 #include "daemon/log.hpp"
@@ -50,23 +46,6 @@ constexpr int hang_deadlines = 2;
 // How long the threads of a process may take to end after its first one.
 constexpr timespec last_thread_time{.tv_sec = 1, .tv_nsec = 0};
 
-enum class Word : std::uint8_t { keep, keep_view, hold, begin, is_alive, launcher_ends, release, dismiss };
-
-// One packet. `keep` comes with the two descriptors of a HandOver, `keep_view` with the end of a pipe and
-// those of a View, `hold` with one.
-struct Packet {
-    Word word = Word::dismiss;
-    Place place = {};
-    std::array<char, PATH_MAX> text = {};  // the mount point, or why the launcher ends the daemon
-};
-
-constexpr std::size_t descriptors_max = 3;
-constexpr std::chrono::seconds answer_patience{2};
-
-void set_text(Packet& packet, const std::string& text) {
-    std::copy_n(text.data(), std::min(text.size(), packet.text.size() - 1), packet.text.data());
-}
-
 std::string state_of(pid_t pid) {
     switch (state_letter(pid)) {
         case 'T':
@@ -79,47 +58,6 @@ std::string state_of(pid_t pid) {
         default:
             return "asleep";
     }
-}
-
-void send_packet(int socket, const Packet& packet, std::span<const int> descriptors = {}) {
-    iovec bytes{.iov_base = const_cast<Packet*>(&packet), .iov_len = sizeof(packet)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> control = {};
-    msghdr message = {};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    if (!descriptors.empty()) {
-        message.msg_control = control.data();
-        message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
-        cmsghdr* header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
-        std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
-    }
-    retry_eintr([&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); });
-}
-
-// Nothing when the connection has ended.
-std::optional<Packet> receive_packet(int socket, std::vector<UniqueFd>& descriptors) {
-    Packet packet;
-    iovec bytes{.iov_base = &packet, .iov_len = sizeof(packet)};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(descriptors_max * sizeof(int))> control = {};
-    msghdr message = {};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t got = retry_eintr([&] { return ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC); });
-    if (got != sizeof(packet)) {
-        return std::nullopt;
-    }
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-        std::vector<int> numbers((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        std::memcpy(numbers.data(), CMSG_DATA(header), numbers.size() * sizeof(int));
-        descriptors = std::vector<UniqueFd>(numbers.begin(), numbers.end());
-    }
-    return packet;
 }
 
 // Launchers wait until no process holds the pipes of their processes. Regular files (perhaps the log) may
@@ -168,28 +106,123 @@ bool is_task_of_slurm() {
     ::_exit(WEXITSTATUS(status_of_daemon));
 }
 
+// What becomes of the mount when its daemon is lost. Nothing comes back: of two states, the later one counts.
+enum class Fate : std::uint8_t {
+    not_begun,        // it ends: not all nodes serve yet
+    kept,             // a successor goes on with it
+    lost_too_often,   // it ends
+    ended_by_signal,  // it ends: somebody told this process so
+    released,         // nothing is left of it, or the daemon removes it
+};
+
+// The daemon that the supervisor watches: the first one, later a successor.
+class Daemon {
+  public:
+    enum class Kind { first, successor };  // a successor is a child of this process
+    Daemon(UniqueFd link, pid_t pid, Kind kind)
+        : link_(std::move(link)), process_(process_named(pid)), kind_(kind), silence_(pid) {}
+
+    int socket() const { return link_.get(); }
+    pid_t pid() const { return process_.pid; }
+    bool is_successor() const { return kind_ == Kind::successor; }
+    // False also if its main thread has ended, which takes the others with it.
+    bool is_running() const { return copper::is_running(process_); }
+
+    void has_spoken() {
+        heard_at_ = steady_clock::now();
+        silence_.end();
+    }
+    steady_clock::time_point heard_at() const { return heard_at_; }
+    Silence& silence() { return silence_; }
+
+    // The exit status, if it is a child that has ended.
+    std::optional<int> reap();
+
+  private:
+    const UniqueFd link_;
+    const ProcessName process_;
+    const Kind kind_;
+    Silence silence_;
+    steady_clock::time_point heard_at_ = steady_clock::now();
+};
+
+std::optional<int> Daemon::reap() {
+    if (!is_successor()) {
+        return std::nullopt;
+    }
+    int status = 0;
+    const auto reaps = [&](int options) {
+        return retry_eintr([&] { return ::waitpid(pid(), &status, options); }) == pid();
+    };
+    if (is_running()) {
+        return reaps(0) ? std::optional(status) : std::nullopt;
+    }
+    // It is a zombie already, but its last thread may take a moment, or not end at all (see wait_for_end()).
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    bool is_reaped = reaps(WNOHANG);
+    while (!is_reaped && ::sigtimedwait(&child, nullptr, &last_thread_time) > 0) {
+        is_reaped = reaps(WNOHANG);
+    }
+    return is_reaped ? std::optional(status) : std::nullopt;
+}
+
+// The view of the mirror, once a program has made one.
+class KeptView {
+  public:
+    // `received`: the end of a pipe, on whose other end the daemon waits for a byte; then the namespaces.
+    void keep(const std::string& mount, std::vector<UniqueFd> received) {
+        const auto mounts = read_mounts();
+        const auto found = std::ranges::find_if(mounts, [&](const Mount& each) {
+            return each.point == mount && each.type == copper_filesystem_type;
+        });
+        if (found == mounts.end() || view_.mount_namespace || received.size() < 2) {
+            return;
+        }
+        device_ = found->device;
+        view_ = {.mount_namespace = std::move(received[1]),
+                 .user_namespace = received.size() > 2 ? std::move(received[2]) : UniqueFd()};
+        mount_table_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+        [[maybe_unused]] const auto told = ::write(received[0].get(), "", 1);
+    }
+
+    void end() {
+        if (view_.mount_namespace) {
+            uncover(view_, device_);
+        }
+        view_ = {};
+        mount_table_.reset();
+    }
+
+    // Polled for changes of the mount table; -1 without a view.
+    int mount_table() const { return mount_table_.get(); }
+
+  private:
+    View view_;
+    std::string device_;  // of the mirror in it
+    UniqueFd mount_table_;
+};
+
 class Supervisor {
   public:
-    // `launcher`: the process that started the daemon. `task`: the process that waits for both, or 0.
-    Supervisor(const DaemonOptions& options, UniqueFd link, ProcessName launcher, pid_t task, pid_t daemon,
-               Vitals& vitals)
+    // `origin`: of the daemon that `link` leads to, whose process is `daemon`.
+    Supervisor(const DaemonOptions& options, UniqueFd link, const Supervised& origin, pid_t daemon)
         : options_(options),
-          lease_(options, launcher),
-          launcher_(launcher),
-          task_(task),
-          vitals_(vitals),
-          hang_time_(std::max<milliseconds>(hang_time_min, hang_deadlines * options.deadline)),
-          daemon_(std::move(link)),
-          pid_(daemon),
-          pid_started_(start_time_of(daemon)) {
-        sigemptyset(&watched_);
+          lease_(options, origin.launcher),
+          launcher_(origin.launcher),
+          launched_by_slurm_(origin.launched_by_slurm),
+          vitals_(*origin.vitals),
+          daemon_(std::in_place, std::move(link), daemon, Daemon::Kind::first) {
+        sigset_t watched;
+        sigemptyset(&watched);
         for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-            sigaddset(&watched_, signal);
+            sigaddset(&watched, signal);
         }
-        sigset_t blocked = watched_;
-        sigaddset(&blocked, SIGCHLD);  // for reap()
+        sigset_t blocked = watched;
+        sigaddset(&blocked, SIGCHLD);  // for Daemon::reap()
         ::pthread_sigmask(SIG_BLOCK, &blocked, &mask_before_);
-        signals_ = UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC));
+        signals_ = UniqueFd(::signalfd(-1, &watched, SFD_CLOEXEC));
     }
 
     // Returns in each successor. Otherwise ends the process.
@@ -203,154 +236,130 @@ class Supervisor {
     }
 
   private:
+    bool keeps_mount() const { return fate_ == Fate::kept; }
+    void advance(Fate fate) { fate_ = std::max(fate_, fate); }
+
     // Returns when the daemon has ended, or is dead and cannot end: a thread that drops a name from the
     // kernel's memory waits for a lookup in its directory, which nobody but a successor can answer.
     void wait_for_end() {
-        silence_.emplace(pid_);
         while (true) {
-            std::array polled = {pollfd{.fd = daemon_.get(), .events = POLLIN, .revents = 0},
+            std::array polled = {pollfd{.fd = daemon_->socket(), .events = POLLIN, .revents = 0},
                                  pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                                 pollfd{.fd = mount_table_.get(), .events = POLLPRI, .revents = 0}};
-            const milliseconds patience = outlives_ ? Silence::look_interval : milliseconds(-1);
+                                 pollfd{.fd = view_.mount_table(), .events = POLLPRI, .revents = 0}};
+            const milliseconds patience = keeps_mount() ? Silence::look_interval : milliseconds(-1);
             retry_eintr(
                 [&] { return ::poll(polled.data(), polled.size(), static_cast<int>(patience.count())); });
-            const bool has_spoken = polled[0].revents != 0 || polled[1].revents != 0;
-            if (outlives_ && !has_spoken && silence_->look() >= hang_time_ &&
-                is_running(pid_, pid_started_)) {
-                kill_for_silence();
-                silence_->end();
+            if (keeps_mount()) {
+                if (polled[0].revents == 0 && polled[1].revents == 0) {
+                    end_silence();
+                }
+                lease_.look(steady_clock::now(), next_.place.rank, next_.place.nodes,
+                            daemon_->is_successor());
             }
-            if (outlives_) {
-                lease_.look(steady_clock::now(), place_.rank, place_.nodes, is_successor_);
-            }
-            if (polled[1].revents != 0) {
-                take_signal();
+            if (polled[1].revents != 0 && take_signal() && daemon_->is_successor()) {
+                ::kill(daemon_->pid(), SIGTERM);
             }
             // The daemon does not notice: the kernel keeps its filesystem as long as a view shows it.
             if (polled[2].revents != 0 && !is_served(mount_)) {
-                end_view();
-                ::kill(pid_, SIGTERM);
+                view_.end();
+                ::kill(daemon_->pid(), SIGTERM);
             }
-            if (polled[0].revents != 0 ? !hear() : is_dead()) {
+            const bool goes_on = polled[0].revents != 0 ? hear() : !keeps_mount() || daemon_->is_running();
+            if (!goes_on) {
                 return;
             }
         }
     }
 
-    // Its main thread has ended, which takes the others with it.
-    bool is_dead() const { return outlives_ && !is_running(pid_, pid_started_); }
-
-    // `received`: the end of a pipe, on whose other end the daemon waits for a byte; then the namespaces.
-    void keep_view(std::vector<UniqueFd> received) {
-        const auto mounts = read_mounts();
-        const auto mount = std::ranges::find_if(mounts, [&](const Mount& each) {
-            return each.point == mount_ && each.type == copper_filesystem_type;
-        });
-        if (mount == mounts.end() || view_.mount_namespace || received.size() < 2) {
+    // Kills a daemon that hangs.
+    void end_silence() {
+        const auto hang_time = std::max<milliseconds>(hang_time_min, hang_deadlines * options_.deadline);
+        if (daemon_->silence().look() < hang_time || !daemon_->is_running()) {
             return;
         }
-        device_ = mount->device;
-        view_ = {.mount_namespace = std::move(received[1]),
-                 .user_namespace = received.size() > 2 ? std::move(received[2]) : UniqueFd()};
-        mount_table_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
-        [[maybe_unused]] const auto told = ::write(received[0].get(), "", 1);
-    }
-
-    void end_view() {
-        if (view_.mount_namespace) {
-            uncover(view_, device_);
-        }
-        view_ = {};
-        mount_table_.reset();
-    }
-
-    void kill_for_silence() {
-        if (why_.empty()) {
+        if (next_.why.empty()) {
             const auto silence =
-                std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - heard_at_);
-            why_ = "killed by its supervisor: it was silent for " + std::to_string(silence.count()) +
-                   " s; its loop " + to_string(vitals_.activity) + ", its process was " + state_of(pid_);
+                std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now() - daemon_->heard_at());
+            next_.why = "killed by its supervisor: it was silent for " + std::to_string(silence.count()) +
+                        " s; its loop " + to_string(vitals_.activity) + ", its process was " +
+                        state_of(daemon_->pid());
         }
-        ::kill(pid_, SIGKILL);
+        ::kill(daemon_->pid(), SIGKILL);
+        daemon_->silence().end();
     }
 
     // False if the connection has ended.
     bool hear() {
         std::vector<UniqueFd> descriptors;
-        const auto packet = receive_packet(daemon_.get(), descriptors);
+        const auto packet = receive_packet(daemon_->socket(), descriptors);
         if (!packet) {
             return false;
         }
-        heard_at_ = steady_clock::now();
-        silence_->end();
+        daemon_->has_spoken();
         switch (packet->word) {
             case Word::keep:
-                place_ = packet->place;
+                next_.place = packet->place;
                 mount_ = packet->text.data();
                 if (descriptors.size() == 2) {
-                    hand_over_ = {.device = std::move(descriptors[0]), .memory = std::move(descriptors[1])};
+                    next_.hand_over = {.device = std::move(descriptors[0]),
+                                       .memory = std::move(descriptors[1])};
                 }
                 break;
             case Word::keep_view:
-                keep_view(std::move(descriptors));
+                view_.keep(mount_, std::move(descriptors));
                 break;
             case Word::hold:
                 held_ = std::move(descriptors);
                 break;
             case Word::begin:
-                outlives_ = true;
+                advance(Fate::kept);
                 break;
             case Word::is_alive:
                 break;
             case Word::launcher_ends:
-                loss_ = Loss::launcher_ended;
-                why_ = packet->text.data();
+                next_.loss = Loss::launcher_ended;
+                next_.why = packet->text.data();
                 break;
             case Word::release:
-                end_view();
-                hand_over_ = {};
-                outlives_ = false;
-                is_released_ = true;
+                view_.end();
+                next_.hand_over = {};
+                advance(Fate::released);
                 break;
             case Word::dismiss:
                 // Outlives its child: a tool may wait for this process only.
-                reap();
+                daemon_->reap();
                 ::_exit(0);
         }
         return true;
     }
 
-    void take_signal() {
+    bool take_signal() {
         signalfd_siginfo info = {};
-        if (::read(signals_.get(), &info, sizeof(info)) > 0) {
-            outlives_ = false;
-            told_by_ = static_cast<pid_t>(info.ssi_pid);
-            if (is_successor_) {
-                ::kill(pid_, SIGTERM);
-            }
+        if (::read(signals_.get(), &info, sizeof(info)) <= 0) {
+            return false;
         }
+        advance(Fate::ended_by_signal);
+        told_by_ = static_cast<pid_t>(info.ssi_pid);
+        return true;
     }
 
     std::optional<Supervised> take_over() {
-        const auto status = reap();
-        if (why_.empty()) {
-            why_ = status ? describe_end(*status) : describe_end(vitals_);
+        const auto status = daemon_->reap();
+        if (next_.why.empty()) {
+            next_.why = status ? describe_end(*status) : describe_end(vitals_);
         }
         if (mount_.empty()) {
             ::_exit(0);
         }
-        if (outlives_) {
+        if (keeps_mount()) {
             wait_in_turn();
         }
-        if (!outlives_) {
-            give_up();
-        }
         std::array<int, 2> ends = {};
-        if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+        if (!keeps_mount() || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
             give_up();
         }
+        UniqueFd ours(ends[0]);
         UniqueFd theirs(ends[1]);
-        daemon_ = UniqueFd(ends[0]);
         const pid_t supervisor = ::getpid();
         vitals_.reset();
         const pid_t successor = ::fork();
@@ -358,24 +367,18 @@ class Supervisor {
             give_up();
         }
         if (successor > 0) {
-            pid_ = successor;
-            pid_started_ = start_time_of(successor);
-            is_successor_ = true;
-            why_.clear();
-            heard_at_ = steady_clock::now();
+            daemon_.emplace(std::move(ours), successor, Daemon::Kind::successor);
+            next_.why.clear();
             return std::nullopt;
         }
         ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
         ::prctl(PR_SET_NAME, "copperd");
+        next_.lost = daemon_->pid();
         return Supervised{.link = SupervisorLink(std::move(theirs), supervisor),
                           .launcher = launcher_,
-                          .launched_by_slurm = task_ != 0,
+                          .launched_by_slurm = launched_by_slurm_,
                           .vitals = &vitals_,
-                          .succession = Succession{.hand_over = std::move(hand_over_),
-                                                   .place = place_,
-                                                   .loss = loss_,
-                                                   .lost = pid_,
-                                                   .why = why_}};
+                          .succession = std::move(next_)};
     }
 
     // A daemon that is lost again and again must not be replaced at full speed.
@@ -384,54 +387,26 @@ class Supervisor {
         std::erase_if(losses_, [now](steady_clock::time_point at) { return now - at > losses_window; });
         losses_.push_back(now);
         if (losses_.size() > losses_max) {
-            outlives_ = false;
+            advance(Fate::lost_too_often);
         } else if (losses_.size() > 1) {
-            const auto until = now + first_wait * (1 << (losses_.size() - 2));
+            const milliseconds wait = first_wait * (1 << (losses_.size() - 2));
             pollfd signals{.fd = signals_.get(), .events = POLLIN, .revents = 0};
-            const auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now());
-            if (retry_eintr([&] { return ::poll(&signals, 1, static_cast<int>(left.count())); }) > 0) {
+            if (retry_eintr([&] { return ::poll(&signals, 1, static_cast<int>(wait.count())); }) > 0) {
                 take_signal();
             }
         }
     }
 
-    void say_why_it_gives_up() const {
-        std::string reason = "before all nodes served";
-        if (losses_.size() > losses_max) {
-            reason = "for the " + std::to_string(losses_.size()) + "th time within " +
-                     std::to_string(losses_window.count()) + " s";
-        } else if (told_by_ != 0) {
-            reason = "after a signal of process " + std::to_string(told_by_) + " to its supervisor";
+    std::string why_it_gives_up() const {
+        switch (fate_) {
+            case Fate::lost_too_often:
+                return "for the " + std::to_string(losses_.size()) + "th time within " +
+                       std::to_string(losses_window.count()) + " s";
+            case Fate::ended_by_signal:
+                return "after a signal of process " + std::to_string(told_by_) + " to its supervisor";
+            default:
+                return "before all nodes served";
         }
-        if (start_log(options_)) {
-            spdlog::critical("process {} was lost {} ({}): gave up {}. Clean up with `copper stop --local`",
-                             pid_, reason, why_, mount_);
-            spdlog::default_logger()->flush();
-        }
-    }
-
-    // The exit status, if the daemon is a child that has ended.
-    std::optional<int> reap() {
-        if (!is_successor_) {
-            return std::nullopt;
-        }
-        is_successor_ = false;
-        int status = 0;
-        const auto reaps = [&](int options) {
-            return retry_eintr([&] { return ::waitpid(pid_, &status, options); }) == pid_;
-        };
-        if (is_running(pid_, pid_started_)) {
-            return reaps(0) ? std::optional(status) : std::nullopt;
-        }
-        // It is a zombie already, but its last thread may take a moment, or not end at all (see is_dead()).
-        sigset_t child;
-        sigemptyset(&child);
-        sigaddset(&child, SIGCHLD);
-        bool is_reaped = reaps(WNOHANG);
-        while (!is_reaped && ::sigtimedwait(&child, nullptr, &last_thread_time) > 0) {
-            is_reaped = reaps(WNOHANG);
-        }
-        return is_reaped ? std::optional(status) : std::nullopt;
     }
 
     // Removes what the daemon left, but not what belongs to a later job that may have started here.
@@ -439,13 +414,15 @@ class Supervisor {
         const std::string directory = instance_directory(::geteuid(), mount_);
         const auto record = read_instance(directory);
         // (A process closes its end of the connection a moment before it ends.)
-        if (record && record->pid != pid_ && is_running(record->pid, record->pid_started)) {
+        if (record && record->pid != daemon_->pid() && is_running(record->pid, record->pid_started)) {
             ::_exit(0);
         }
-        if (!is_released_) {
-            say_why_it_gives_up();
+        if (fate_ != Fate::released && start_log(options_)) {
+            spdlog::critical("process {} was lost {} ({}): gave up {}. Clean up with `copper stop --local`",
+                             daemon_->pid(), why_it_gives_up(), next_.why, mount_);
+            spdlog::default_logger()->flush();
         }
-        end_view();
+        view_.end();
         if (is_served(mount_)) {
             unmount(mount_);
         }
@@ -461,86 +438,29 @@ class Supervisor {
     const DaemonOptions& options_;
     Lease lease_;
     const ProcessName launcher_;
-    const pid_t task_;
+    const bool launched_by_slurm_;
     Vitals& vitals_;
-    const milliseconds hang_time_;
-    UniqueFd daemon_;  // the socket to the daemon
-    pid_t pid_;        // of the daemon
-    std::uint64_t pid_started_;
-    bool is_successor_ = false;  // and so a child
+    std::optional<Daemon> daemon_;
     UniqueFd signals_;
-    sigset_t watched_ = {};
     sigset_t mask_before_ = {};
-    bool outlives_ = false;
-    bool is_released_ = false;
-    pid_t told_by_ = 0;               // the process whose signal told this one to end
-    std::optional<Silence> silence_;  // of the present daemon
-    steady_clock::time_point heard_at_ = steady_clock::now();
-    std::string why_;  // the daemon was lost, as far as known
-    Loss loss_ = Loss::crashed;
-    Place place_;
+    Fate fate_ = Fate::not_begun;
+    pid_t told_by_ = 0;  // the process whose signal told this one to end
     std::string mount_;
-    HandOver hand_over_;
+    Succession next_;  // what the next successor starts from, as far as known
     std::vector<UniqueFd> held_;
-    View view_;             // without namespaces: nobody has made one
-    std::string device_;    // of the mirror in it
-    UniqueFd mount_table_;  // open while there is a view
+    KeptView view_;
     std::vector<steady_clock::time_point> losses_;
 };
 
 }  // namespace
 
-void SupervisorLink::keep(const HandOver& hand_over, Place place, const std::string& mount) {
-    Packet packet{.word = Word::keep, .place = place};
-    set_text(packet, mount);
-    send_packet(socket_.get(), packet, std::array{hand_over.device.get(), hand_over.memory.get()});
-}
-
-bool SupervisorLink::keep(const View& view) {
-    std::array<int, 2> ends = {};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-        return false;
-    }
-    const UniqueFd answer(ends[0]);
-    UniqueFd theirs(ends[1]);
-    const std::array descriptors = {theirs.get(), view.mount_namespace.get(), view.user_namespace.get()};
-    send_packet(socket_.get(), {.word = Word::keep_view},
-                std::span(descriptors).first(view.user_namespace ? 3 : 2));
-    theirs.reset();
-    std::string heard;
-    return read_all(answer.get(), steady_clock::now() + answer_patience, heard) && !heard.empty();
-}
-
-void SupervisorLink::hold(int descriptor) {
-    send_packet(socket_.get(), {.word = Word::hold}, {&descriptor, 1});
-}
-
-void SupervisorLink::begin() {
-    send_packet(socket_.get(), {.word = Word::begin});
-}
-
-void SupervisorLink::is_alive() {
-    send_packet(socket_.get(), {.word = Word::is_alive});
-}
-
-void SupervisorLink::launcher_ends(const std::string& why) {
-    Packet packet{.word = Word::launcher_ends};
-    set_text(packet, why);
-    send_packet(socket_.get(), packet);
-}
-
-void SupervisorLink::release() {
-    send_packet(socket_.get(), {.word = Word::release});
-}
-
-void SupervisorLink::dismiss() {
-    send_packet(socket_.get(), {.word = Word::dismiss});
-}
-
 tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
-    const auto launcher = process_named(::getppid());
-    const pid_t task = is_task_of_slurm() ? ::getpid() : 0;
-    if (task != 0) {
+    Supervised supervised{.link = {},
+                          .launcher = process_named(::getppid()),
+                          .launched_by_slurm = is_task_of_slurm(),
+                          .vitals = nullptr,
+                          .succession = {}};
+    if (supervised.launched_by_slurm) {
         ::prctl(PR_SET_CHILD_SUBREAPER, 1);
         if (const pid_t daemon = ::fork(); daemon > 0) {
             wait_as_task(daemon);
@@ -552,8 +472,8 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
     }
     UniqueFd ours(ends[0]);
     UniqueFd theirs(ends[1]);
-    Vitals* vitals = Vitals::make();
-    if (vitals == nullptr) {
+    supervised.vitals = Vitals::make();
+    if (supervised.vitals == nullptr) {
         return tl::make_unexpected("cannot start a supervisor: mmap: " + error_text());
     }
     const pid_t daemon = ::getpid();
@@ -562,15 +482,12 @@ tl::expected<Supervised, std::string> supervise(const DaemonOptions& options) {
         return tl::make_unexpected("cannot start a supervisor: fork: " + error_text());
     }
     if (supervisor > 0) {
-        return Supervised{.link = SupervisorLink(std::move(ours), supervisor),
-                          .launcher = launcher,
-                          .launched_by_slurm = task != 0,
-                          .vitals = vitals,
-                          .succession = {}};
+        supervised.link = SupervisorLink(std::move(ours), supervisor);
+        return supervised;
     }
     ours.reset();
     leave_launcher(theirs.get());
-    return Supervisor(options, std::move(theirs), launcher, task, daemon, *vitals).run();
+    return Supervisor(options, std::move(theirs), supervised, daemon).run();
 }
 
 }  // namespace copper

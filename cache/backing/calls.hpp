@@ -1,4 +1,4 @@
-// The system calls of PosixBacking, with their counters. Internal to cache/backing/.
+// The system calls of PosixBacking, with their counters. Internal to cache/backing/, but for stat_at().
 #pragma once
 
 #include <chrono>

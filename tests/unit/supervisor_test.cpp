@@ -156,6 +156,34 @@ TEST_F(SupervisorTest, ADaemonThatIsLostBeforeTheOthersServeLeavesNothing) {
     EXPECT_FALSE(fs::exists(directory()));
 }
 
+TEST_F(SupervisorTest, ASignalEndsTheMountAlsoIfTheJobBeginsLater) {
+    lose_daemon(
+        [this](Supervised& daemon) {
+            auto instance = Instance::claim(record(), usual_private_directory(::geteuid()));
+            keep_nothing(daemon.link, mount_);
+            // Its answer means that it takes signals.
+            daemon.link.keep({.mount_namespace = UniqueFd(::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)),
+                              .user_namespace = UniqueFd()});
+            ::kill(daemon.link.pid(), SIGTERM);
+            daemon.link.begin();
+            ::kill(::getpid(), SIGKILL);
+        },
+        write_down_);
+    EXPECT_FALSE(fs::exists(successor_));
+    EXPECT_FALSE(fs::exists(directory()));
+}
+
+TEST_F(SupervisorTest, ADaemonThatUnmountedHasNoSuccessorIfTheJobBeginsLater) {
+    lose_daemon(
+        [this](Supervised& daemon) {
+            keep_nothing(daemon.link, mount_);
+            daemon.link.release();
+            daemon.link.begin();
+        },
+        write_down_);
+    EXPECT_FALSE(fs::exists(successor_));
+}
+
 TEST_F(SupervisorTest, ALaterJobAtTheSamePlaceIsLeftAlone) {
     const auto later = Instance::claim(record(), usual_private_directory(::geteuid()));
     ASSERT_TRUE(later);
