@@ -10,6 +10,7 @@
 #include "base/path.hpp"
 #include "cache/batch_evidence.hpp"
 #include "cache/names.hpp"
+#include "cache/take_nearest.hpp"
 
 namespace copper {
 namespace {
@@ -49,18 +50,9 @@ struct Walk::State : std::enable_shared_from_this<State> {
         }
     }
 
-    // The directories to fetch now, nearest first.
+    // The directories to fetch now.
     static std::vector<std::string> next(Plan& plan) {
-        std::vector<std::string> chosen;
-        while (plan.ahead.size() < plan.window && !plan.candidates.empty()) {
-            auto nearest = plan.candidates.upper_bound(plan.place);
-            if (nearest == plan.candidates.end()) {
-                nearest = plan.candidates.begin();
-            }
-            chosen.push_back(*nearest);
-            plan.ahead.insert(plan.candidates.extract(nearest));
-        }
-        return chosen;
+        return take_nearest(plan.candidates, plan.ahead, plan.window, plan.place);
     }
 
     void fetch(const std::vector<std::string>& paths) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/path.hpp"
+#include "cache/take_nearest.hpp"
 
 namespace copper {
 namespace {
@@ -32,20 +33,6 @@ Siblings::Group Siblings::group_of(const Directory& directory, std::string_view 
         }
     }
     return group;
-}
-
-// What there is room for, from `name` on.
-std::vector<std::string> Siblings::next(Group& group, const std::string& name) {
-    std::vector<std::string> chosen;
-    while (group.ahead.size() < group.window && !group.left.empty()) {
-        auto nearest = group.left.upper_bound(name);
-        if (nearest == group.left.end()) {
-            nearest = group.left.begin();
-        }
-        chosen.push_back(*nearest);
-        group.ahead.insert(group.left.extract(nearest));
-    }
-    return chosen;
 }
 
 bool Siblings::used(const std::string& path, Use use, Foresight foresight) {
@@ -77,7 +64,7 @@ bool Siblings::used(const std::string& path, Use use, Foresight foresight) {
         } else if (group->second.left.erase(name) == 0 || foresight == Foresight::foreseen) {
             return false;  // it has been used before, or others foresaw it
         }
-        chosen = next(group->second, name);
+        chosen = take_nearest(group->second.left, group->second.ahead, group->second.window, name);
     }
     counters_.fetched += chosen.size();
     for (const auto& sibling : chosen) {

@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "cache/guesses/ahead.hpp"
 
@@ -53,7 +52,6 @@ class Siblings {
     };
 
     static Group group_of(const Directory& directory, std::string_view suffix);
-    static std::vector<std::string> next(Group& group, const std::string& name);
 
     const std::shared_ptr<Ahead> ahead_;
     GuessCounters& counters_;

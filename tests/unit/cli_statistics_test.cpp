@@ -167,6 +167,23 @@ TEST(StatisticsToKeep, AreTheSumIfNodesDoNotTell) {
     EXPECT_NE(report_page(kept.statistics).find("own: it is &lt;slow&gt;"), std::string::npos);
 }
 
+TEST(ReportPage, EscapesAllThatComesFromOutside) {
+    const std::string strange = "<b>&\"'";
+    const auto page =
+        report_page({{"job", "job" + strange},
+                     {"trees", {"/tree" + strange}},
+                     {"totals", json::object()},
+                     {"lost", {{{"host", "host" + strange}, {"why", "why" + strange}}}},
+                     {"conspicuous", {{{"host", "slow" + strange}, {"state", "state" + strange}}}},
+                     {"per_node_missing", "missing" + strange},
+                     {"top_paths", {{{"path", "/path" + strange}, {"requests", 1U}, {"absent", 1U}}}}});
+    EXPECT_EQ(page.find("<b>&"), std::string::npos);
+    EXPECT_EQ(page.find(strange), std::string::npos);
+    for (const auto* name : {"job", "/tree", "host", "why", "slow", "state", "missing", "/path"}) {
+        EXPECT_NE(page.find(name + std::string("&lt;b&gt;&amp;&quot;&#39;")), std::string::npos) << name;
+    }
+}
+
 TEST(InUnits, HasThreeDigits) {
     EXPECT_EQ(in_units(0), "0 bytes");
     EXPECT_EQ(in_units(999), "999 bytes");
