@@ -52,7 +52,7 @@ bool ThreadPool::submit(Job job) {
 
 void ThreadPool::work() {
     // Only a negative one can fail.
-    static_cast<void>(::nice(options_.nice));
+    [[maybe_unused]] const int niceness = ::nice(options_.nice);
     while (true) {
         Job job;
         {
