@@ -54,9 +54,15 @@ class Kept {
 
 // S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023), by
 // bytes. A new object enters the small queue. At the end of that queue it leaves the cache, or moves to the
-// main queue if it was used more than once. In the main queue, each use buys another round. So one-pass data
-// evicts only other one-pass data. The hash of an object that left the small queue stays behind as a ghost:
-// if the object comes back soon, it enters the main queue directly. Expired objects leave first.
+// main queue if it was used more than once. In the main queue, one that was used since its last turn gets
+// another round. So one-pass data evicts only other one-pass data. The hash of an object that left the small
+// queue stays behind as a ghost: if the object comes back soon, it enters the main queue directly. Expired
+// objects leave first.
+//
+// Unlike there, an object enters a full main queue only in the place of others that have had no use since
+// their last turn. It looks at those in front, twice as many bytes as it has; if that makes no room, it
+// leaves. So of data that is a little larger than the cache and read again and again (a file that nodes read
+// one after the other), most stays, instead of each object leaving shortly before it is used again.
 //
 // Thread-safe. Knows objects and budget only: the caller removes evicted objects from the cache.
 class Eviction {
@@ -96,14 +102,20 @@ class Eviction {
         Queue& of(const Kept& kept);
     };
 
-    KeptPtr next_to_leave(Queues& queues, TimePoint now) const;
-    Queue& queue_to_shrink(Queues& queues) const;
+    // What an admission has done so far.
+    struct Admission {
+        std::vector<KeptPtr> leaving;
+        int moves = 0;  // of objects within the queues
+    };
+    void free_one(Queues& queues, TimePoint now, Admission& admission) const;
+    bool make_way(Queues& queues, std::uint64_t bytes, Admission& admission) const;
+    static void let_leave(Queues& queues, Kept& kept, Admission& admission);
     static void move_to_end(Queues& queues, Kept& kept, Kept::Place place);
     static KeptPtr take_out(Queues& queues, Kept& kept);
     static void remember(Queues& queues, const ObjectKey& key);
 
     const std::uint64_t budget_bytes_;
-    const std::uint64_t small_bytes_max_;
+    const std::uint64_t main_bytes_max_;
     mutable Guarded<Queues> queues_;
 };
 
