@@ -8,12 +8,16 @@ namespace {
 
 constexpr std::uint64_t small_share = 10;  // one tenth of the budget
 constexpr unsigned uses_to_stay = 2;
-// Of the main queue, for each byte that wants to enter it. With 1, other data takes too long to take over.
-constexpr std::uint64_t bytes_looked_at = 2;
 constexpr std::size_t ghosts_max = std::size_t{1} << 17;
 // For one admission; then objects leave even if they were used. The progress loop waits meanwhile, and a
 // cache that was never full may hold a million objects that are due for the main queue.
 constexpr int moves_max = 4096;
+
+// Of the main queue, for an object that wants to enter it. With as many as it has itself, other data takes
+// long to take over; that will do for a reader's copy, which has not been used more than once.
+std::uint64_t bytes_to_look_at(const Kept& kept) {
+    return kept.copy == Copy::of_reader ? kept.bytes : 2 * kept.bytes;
+}
 
 }  // namespace
 
@@ -39,7 +43,11 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
     while (queues->bytes() + kept->bytes > budget_bytes_) {
         free_one(*queues, now, admission);
     }
-    const bool stays = was_here && make_way(*queues, kept->bytes, admission);
+    const bool is_of_reader = kept->copy == Copy::of_reader;
+    if (is_of_reader) {
+        kept->use();  // by whoever asked for it
+    }
+    const bool stays = (was_here || is_of_reader) && make_way(*queues, *kept, admission);
     kept->place_ = stays ? Kept::Place::main_queue : Kept::Place::small_queue;
     Queue& queue = queues->of(*kept);
     kept->position_ = queue.objects.insert(queue.objects.end(), kept);
@@ -75,7 +83,7 @@ void Eviction::free_one(Queues& queues, TimePoint now, Admission& admission) con
     const bool from_small = kept.place_ == Kept::Place::small_queue;
     const auto uses = kept.uses_.load(std::memory_order_relaxed);
     const bool was_used = uses >= (from_small ? uses_to_stay : 1);
-    if (was_used && admission.moves < moves_max && (!from_small || make_way(queues, kept.bytes, admission))) {
+    if (was_used && admission.moves < moves_max && (!from_small || make_way(queues, kept, admission))) {
         ++admission.moves;
         kept.uses_.store(from_small ? 1 : 0, std::memory_order_relaxed);
         move_to_end(queues, kept, Kept::Place::main_queue);
@@ -87,12 +95,12 @@ void Eviction::free_one(Queues& queues, TimePoint now, Admission& admission) con
     let_leave(queues, kept, admission);
 }
 
-// Whether the main queue has room for another object of so many bytes. Those at its front that were not used
-// since their last turn make room.
-bool Eviction::make_way(Queues& queues, std::uint64_t bytes, Admission& admission) const {
+// Whether the main queue has room for this object. Those at its front that were not used since their last
+// turn make room.
+bool Eviction::make_way(Queues& queues, const Kept& kept, Admission& admission) const {
     Queue& queue = queues.main_queue;
-    for (std::uint64_t looked_at = 0; queue.bytes + bytes > main_bytes_max_ &&
-                                      looked_at < bytes_looked_at * bytes && !queue.objects.empty() &&
+    for (std::uint64_t looked_at = 0; queue.bytes + kept.bytes > main_bytes_max_ &&
+                                      looked_at < bytes_to_look_at(kept) && !queue.objects.empty() &&
                                       admission.moves < moves_max;) {
         Kept& front = *queue.objects.front();
         looked_at += front.bytes;
@@ -103,7 +111,7 @@ bool Eviction::make_way(Queues& queues, std::uint64_t bytes, Admission& admissio
             let_leave(queues, front, admission);
         }
     }
-    return queue.bytes + bytes <= main_bytes_max_;
+    return queue.bytes + kept.bytes <= main_bytes_max_;
 }
 
 void Eviction::let_leave(Queues& queues, Kept& kept, Admission& admission) {

@@ -18,14 +18,21 @@
 
 namespace copper {
 
+// Of an object that a node keeps.
+enum class Copy : std::uint8_t {
+    of_reader,   // if it leaves the cache, the next node that wants it waits for the filesystem
+    of_another,  // its reader may have it, too
+};
+
 class Kept;
 using KeptPtr = std::shared_ptr<Kept>;
 
 // An object in a cache, and its place in the queues of an Eviction. Public members need no lock unless noted.
 class Kept {
   public:
-    Kept(ObjectKey key, ObjectPtr object, std::uint64_t bytes, std::optional<TimePoint> expires)
-        : key(std::move(key)), object(std::move(object)), bytes(bytes), expires(expires) {}
+    Kept(ObjectKey key, ObjectPtr object, std::uint64_t bytes, std::optional<TimePoint> expires,
+         Copy copy = Copy::of_another)
+        : key(std::move(key)), object(std::move(object)), bytes(bytes), expires(expires), copy(copy) {}
 
     // May race with the Eviction's own change of the count and get lost. The count is only a hint.
     void use() {
@@ -38,6 +45,7 @@ class Kept {
     ObjectPtr object;           // guarded by the lock of the cache's shard
     const std::uint64_t bytes;  // all it takes from the budget
     const std::optional<TimePoint> expires;
+    const Copy copy;
 
   private:
     friend class Eviction;
@@ -63,6 +71,9 @@ class Kept {
 // their last turn. It looks at those in front, twice as many bytes as it has; if that makes no room, it
 // leaves. So of data that is a little larger than the cache and read again and again (a file that nodes read
 // one after the other), most stays, instead of each object leaving shortly before it is used again.
+//
+// A reader's copy enters the main queue directly, and counts as used once: if it leaves, the filesystem must
+// be asked again. So the readers together keep a file that is larger than the budget of each of them.
 //
 // Thread-safe. Knows objects and budget only: the caller removes evicted objects from the cache.
 class Eviction {
@@ -108,7 +119,7 @@ class Eviction {
         int moves = 0;  // of objects within the queues
     };
     void free_one(Queues& queues, TimePoint now, Admission& admission) const;
-    bool make_way(Queues& queues, std::uint64_t bytes, Admission& admission) const;
+    bool make_way(Queues& queues, const Kept& kept, Admission& admission) const;
     static void let_leave(Queues& queues, Kept& kept, Admission& admission);
     static void move_to_end(Queues& queues, Kept& kept, Kept::Place place);
     static KeptPtr take_out(Queues& queues, Kept& kept);

@@ -43,7 +43,9 @@ std::uint64_t object_bytes(std::optional<milliseconds> lifetime = std::nullopt) 
 struct Fixture {
     static constexpr int room = 100;
 
-    void deliver(const ObjectKey& key) { cache.deliver(key, object_of(key)); }
+    void deliver(const ObjectKey& key, Copy copy = Copy::of_another) {
+        cache.deliver(key, object_of(key), copy);
+    }
     // Used often enough to move to the main queue.
     void deliver_used(const ObjectKey& key) {
         deliver(key);
@@ -167,6 +169,42 @@ TEST(Eviction, OfDataThatIsReadAgainAndAgainAPartStays) {
         misses = misses_of_pass(working_set);
     }
     EXPECT_LE(misses, working_set - Fixture::room * 3 / 4);
+}
+
+// As when nodes read a file one after the other, each through the cache of its readers.
+TEST(Eviction, AReaderKeepsMostOfWhatItHasReadAlthoughItIsUsedOnceAPass) {
+    Fixture f;
+    constexpr int working_set = Fixture::room * 5 / 4;
+    const auto misses_of_pass = [&f](int first) {
+        int misses = 0;
+        for (int i = first; i < first + working_set; ++i) {
+            if (!f.has(extent_key(i))) {
+                ++misses;
+                f.deliver(extent_key(i), Copy::of_reader);
+            }
+            f.scan(3);  // what this node has from other readers
+        }
+        return misses;
+    };
+    misses_of_pass(0);
+    for (int pass = 0; pass < 10; ++pass) {
+        EXPECT_LE(misses_of_pass(0), working_set - Fixture::room * 4 / 5) << pass;
+    }
+    int misses = 0;
+    for (int pass = 0; pass < 4; ++pass) {
+        misses = misses_of_pass(working_set);
+    }
+    EXPECT_LE(misses, working_set - Fixture::room * 4 / 5) << "other data takes its place";
+}
+
+TEST(Eviction, WhatIsUsedOutlivesWhatAReaderReadsOnce) {
+    Fixture f;
+    f.deliver_used(listing_key(0));
+    for (int i = 0; i < 20 * Fixture::room; ++i) {
+        f.deliver(extent_key(i), Copy::of_reader);
+        EXPECT_TRUE(i % (Fixture::room / 2) != 0 || f.has(listing_key(0))) << i;
+    }
+    EXPECT_FALSE(f.has(extent_key(0)));
 }
 
 TEST(Eviction, WhatComesBackSoonStays) {
