@@ -157,14 +157,14 @@ void Cache::drop_outdated() {
     }
 }
 
-void Cache::deliver(const ObjectKey& key, const ObjectPtr& object) {
+void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Copy copy) {
     const TimePoint now = options_.clock();
     auto lifetime = object->lifetime;
     if (may_be_outdated(key, *object)) {
         lifetime = std::min(lifetime.value_or(doubtful_lifetime), doubtful_lifetime);
     }
     const auto expires = lifetime ? std::optional(now + *lifetime) : std::nullopt;
-    const auto kept = std::make_shared<Kept>(key, object, footprint(key, *object), expires);
+    const auto kept = std::make_shared<Kept>(key, object, footprint(key, *object), expires, copy);
     std::vector<Waiter> waiters;
     std::uint32_t demands = 0;
     KeptPtr replaced;

@@ -92,7 +92,7 @@ class Cache {
 
     // Keeps the object, evicts others if needed, and wakes all waiters. Does not keep an object larger than
     // the budget.
-    void deliver(const ObjectKey& key, const ObjectPtr& object);
+    void deliver(const ObjectKey& key, const ObjectPtr& object, Copy copy = Copy::of_another);
 
     // Replaces `object`, if it is still kept, by an equal object in other memory.
     void replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal);

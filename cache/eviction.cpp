@@ -13,10 +13,16 @@ constexpr std::size_t ghosts_max = std::size_t{1} << 17;
 // cache that was never full may hold a million objects that are due for the main queue.
 constexpr int moves_max = 4096;
 
+// Of the main queue, for an object that wants to enter it. With as many as it has itself, other data takes
+// long to take over; that will do for a reader's copy, which has not been used more than once.
+std::uint64_t bytes_to_look_at(const Kept& kept) {
+    return kept.copy == Copy::of_reader ? kept.bytes : 2 * kept.bytes;
+}
+
 }  // namespace
 
 Eviction::Eviction(std::uint64_t budget_bytes)
-    : budget_bytes_(budget_bytes), small_bytes_max_(budget_bytes / small_share) {}
+    : budget_bytes_(budget_bytes), main_bytes_max_(budget_bytes - budget_bytes / small_share) {}
 
 Eviction::Queue& Eviction::Queues::of(const Kept& kept) {
     return kept.place_ == Kept::Place::small_queue ? small_queue : main_queue;
@@ -32,26 +38,24 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
         ++queues->evictions;
         return {kept};
     }
-    std::vector<KeptPtr> leaving;
-    for (int moves = 0; queues->bytes() + kept->bytes > budget_bytes_;) {
-        if (moves >= moves_max) {
-            queue_to_shrink(*queues).objects.front()->uses_ = 0;
-        }
-        if (KeptPtr left = next_to_leave(*queues, now)) {
-            leaving.push_back(std::move(left));
-        } else {
-            ++moves;
-        }
-    }
+    Admission admission;
     const bool was_here = queues->ghosts_by_hash.contains(hash_of(kept->key));
-    kept->place_ = was_here ? Kept::Place::main_queue : Kept::Place::small_queue;
+    while (queues->bytes() + kept->bytes > budget_bytes_) {
+        free_one(*queues, now, admission);
+    }
+    const bool is_of_reader = kept->copy == Copy::of_reader;
+    if (is_of_reader) {
+        kept->use();  // by whoever asked for it
+    }
+    const bool stays = (was_here || is_of_reader) && make_way(*queues, *kept, admission);
+    kept->place_ = stays ? Kept::Place::main_queue : Kept::Place::small_queue;
     Queue& queue = queues->of(*kept);
     kept->position_ = queue.objects.insert(queue.objects.end(), kept);
     queue.bytes += kept->bytes;
     if (kept->expires) {
         kept->expiring_ = queues->expiring.emplace(*kept->expires, kept);
     }
-    return leaving;
+    return std::move(admission.leaving);
 }
 
 void Eviction::remove(const KeptPtr& taken_out) {
@@ -67,30 +71,52 @@ Eviction::Usage Eviction::usage() const {
     return {.objects = queues->objects(), .bytes = queues->bytes(), .evictions = queues->evictions};
 }
 
-// Takes out the next object; or nothing: it was used, and has moved to the end of a queue. REQUIRES: a queue
-// is not empty.
-KeptPtr Eviction::next_to_leave(Queues& queues, TimePoint now) const {
+// Lets the next object leave; or moves it within the queues, because it was used. REQUIRES: a queue is not
+// empty.
+void Eviction::free_one(Queues& queues, TimePoint now, Admission& admission) const {
     if (!queues.expiring.empty() && queues.expiring.begin()->first <= now) {
-        return take_out(queues, *queues.expiring.begin()->second);
+        admission.leaving.push_back(take_out(queues, *queues.expiring.begin()->second));
+        return;
     }
-    Kept& kept = *queue_to_shrink(queues).objects.front();
+    Queue& queue = queues.small_queue.objects.empty() ? queues.main_queue : queues.small_queue;
+    Kept& kept = *queue.objects.front();
     const bool from_small = kept.place_ == Kept::Place::small_queue;
     const auto uses = kept.uses_.load(std::memory_order_relaxed);
-    if (uses >= (from_small ? uses_to_stay : 1)) {
-        kept.uses_.store(from_small ? 0 : uses - 1, std::memory_order_relaxed);
-        move_to_end(queues, kept, from_small ? Kept::Place::main_queue : kept.place_);
-        return nullptr;
+    const bool was_used = uses >= (from_small ? uses_to_stay : 1);
+    if (was_used && admission.moves < moves_max && (!from_small || make_way(queues, kept, admission))) {
+        ++admission.moves;
+        kept.uses_.store(from_small ? 1 : 0, std::memory_order_relaxed);
+        move_to_end(queues, kept, Kept::Place::main_queue);
+        return;
     }
-    if (from_small) {
+    if (from_small && !was_used) {
         remember(queues, kept.key);
     }
-    ++queues.evictions;
-    return take_out(queues, kept);
+    let_leave(queues, kept, admission);
 }
 
-Eviction::Queue& Eviction::queue_to_shrink(Queues& queues) const {
-    const bool is_small_full = queues.small_queue.bytes > small_bytes_max_;
-    return is_small_full || queues.main_queue.objects.empty() ? queues.small_queue : queues.main_queue;
+// Whether the main queue has room for this object. Those at its front that were not used since their last
+// turn make room.
+bool Eviction::make_way(Queues& queues, const Kept& kept, Admission& admission) const {
+    Queue& queue = queues.main_queue;
+    for (std::uint64_t looked_at = 0; queue.bytes + kept.bytes > main_bytes_max_ &&
+                                      looked_at < bytes_to_look_at(kept) && !queue.objects.empty() &&
+                                      admission.moves < moves_max;) {
+        Kept& front = *queue.objects.front();
+        looked_at += front.bytes;
+        if (front.uses_.exchange(0, std::memory_order_relaxed) != 0) {
+            ++admission.moves;
+            move_to_end(queues, front, Kept::Place::main_queue);
+        } else {
+            let_leave(queues, front, admission);
+        }
+    }
+    return queue.bytes + kept.bytes <= main_bytes_max_;
+}
+
+void Eviction::let_leave(Queues& queues, Kept& kept, Admission& admission) {
+    ++queues.evictions;
+    admission.leaving.push_back(take_out(queues, kept));
 }
 
 void Eviction::move_to_end(Queues& queues, Kept& kept, Kept::Place place) {

@@ -18,14 +18,21 @@
 
 namespace copper {
 
+// Of an object that a node keeps.
+enum class Copy : std::uint8_t {
+    of_reader,   // if it leaves the cache, the next node that wants it waits for the filesystem
+    of_another,  // its reader may have it, too
+};
+
 class Kept;
 using KeptPtr = std::shared_ptr<Kept>;
 
 // An object in a cache, and its place in the queues of an Eviction. Public members need no lock unless noted.
 class Kept {
   public:
-    Kept(ObjectKey key, ObjectPtr object, std::uint64_t bytes, std::optional<TimePoint> expires)
-        : key(std::move(key)), object(std::move(object)), bytes(bytes), expires(expires) {}
+    Kept(ObjectKey key, ObjectPtr object, std::uint64_t bytes, std::optional<TimePoint> expires,
+         Copy copy = Copy::of_another)
+        : key(std::move(key)), object(std::move(object)), bytes(bytes), expires(expires), copy(copy) {}
 
     // May race with the Eviction's own change of the count and get lost. The count is only a hint.
     void use() {
@@ -38,6 +45,7 @@ class Kept {
     ObjectPtr object;           // guarded by the lock of the cache's shard
     const std::uint64_t bytes;  // all it takes from the budget
     const std::optional<TimePoint> expires;
+    const Copy copy;
 
   private:
     friend class Eviction;
@@ -54,9 +62,18 @@ class Kept {
 
 // S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023), by
 // bytes. A new object enters the small queue. At the end of that queue it leaves the cache, or moves to the
-// main queue if it was used more than once. In the main queue, each use buys another round. So one-pass data
-// evicts only other one-pass data. The hash of an object that left the small queue stays behind as a ghost:
-// if the object comes back soon, it enters the main queue directly. Expired objects leave first.
+// main queue if it was used more than once. In the main queue, one that was used since its last turn gets
+// another round. So one-pass data evicts only other one-pass data. The hash of an object that left the small
+// queue stays behind as a ghost: if the object comes back soon, it enters the main queue directly. Expired
+// objects leave first.
+//
+// Unlike there, an object enters a full main queue only in the place of others that have had no use since
+// their last turn. It looks at those in front, twice as many bytes as it has; if that makes no room, it
+// leaves. So of data that is a little larger than the cache and read again and again (a file that nodes read
+// one after the other), most stays, instead of each object leaving shortly before it is used again.
+//
+// A reader's copy enters the main queue directly, and counts as used once: if it leaves, the filesystem must
+// be asked again. So the readers together keep a file that is larger than the budget of each of them.
 //
 // Thread-safe. Knows objects and budget only: the caller removes evicted objects from the cache.
 class Eviction {
@@ -96,14 +113,20 @@ class Eviction {
         Queue& of(const Kept& kept);
     };
 
-    KeptPtr next_to_leave(Queues& queues, TimePoint now) const;
-    Queue& queue_to_shrink(Queues& queues) const;
+    // What an admission has done so far.
+    struct Admission {
+        std::vector<KeptPtr> leaving;
+        int moves = 0;  // of objects within the queues
+    };
+    void free_one(Queues& queues, TimePoint now, Admission& admission) const;
+    bool make_way(Queues& queues, const Kept& kept, Admission& admission) const;
+    static void let_leave(Queues& queues, Kept& kept, Admission& admission);
     static void move_to_end(Queues& queues, Kept& kept, Kept::Place place);
     static KeptPtr take_out(Queues& queues, Kept& kept);
     static void remember(Queues& queues, const ObjectKey& key);
 
     const std::uint64_t budget_bytes_;
-    const std::uint64_t small_bytes_max_;
+    const std::uint64_t main_bytes_max_;
     mutable Guarded<Queues> queues_;
 };
 

@@ -86,6 +86,8 @@ class Membership {
     // 2 GiB.) The reader of an extent follows from its number and the path alone: nobody needs to know the
     // file's size.
     Route route(const ObjectKey& key) const;
+    // This node is the reader of the object.
+    bool reads(const ObjectKey& key) const { return route(key).reader == self(); }
     // The reader to try if those in `tried` cannot read. One that has resigned is better than none. Nothing
     // if no other node is left.
     std::optional<Rank> next_reader(const ObjectKey& key, std::span<const Rank> tried) const;

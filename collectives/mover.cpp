@@ -187,7 +187,7 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         return;
     }
     const Wait* known = waiting_.find(key);
-    const bool is_reader = route(key).reader == membership_.self();
+    const bool is_reader = membership_.reads(key);
     if (known == nullptr && is_reader && interest.wanted == Interest::Wanted::by_one_perhaps &&
         spreading_.is_own(key)) {
         effects_.send({&from, 1}, Decline{.key = key});

@@ -278,7 +278,7 @@ ObjectKey ProgressLoop::current(ObjectKey key) const {
 }
 
 void ProgressLoop::deliver(const ObjectKey& key, const ObjectPtr& object) {
-    around_.cache.deliver(key, object);
+    around_.cache.deliver(key, object, membership().reads(key) ? Copy::of_reader : Copy::of_another);
 }
 
 std::uint64_t ProgressLoop::backlog_bytes(Rank to) {

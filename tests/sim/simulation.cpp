@@ -164,7 +164,9 @@ class Simulation::Node final : public Protocol::Effects {
     }
     ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
     ObjectKey current(ObjectKey key) const override { return cache_.current(std::move(key)); }
-    void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
+    void deliver(const ObjectKey& key, const ObjectPtr& object) override {
+        cache_.deliver(key, object, protocol_.membership().reads(key) ? Copy::of_reader : Copy::of_another);
+    }
     std::uint64_t backlog_bytes(Rank to) override { return simulation_.backlog_[{self_, to}]; }
     std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[self_]; }
     void read(const ObjectKey& key) override {

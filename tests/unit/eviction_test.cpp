@@ -43,7 +43,9 @@ std::uint64_t object_bytes(std::optional<milliseconds> lifetime = std::nullopt) 
 struct Fixture {
     static constexpr int room = 100;
 
-    void deliver(const ObjectKey& key) { cache.deliver(key, object_of(key)); }
+    void deliver(const ObjectKey& key, Copy copy = Copy::of_another) {
+        cache.deliver(key, object_of(key), copy);
+    }
     // Used often enough to move to the main queue.
     void deliver_used(const ObjectKey& key) {
         deliver(key);
@@ -109,7 +111,7 @@ TEST(Eviction, WhatTheKernelGotOfAFileIsNoUseButWhatANodeGotIs) {
     EXPECT_TRUE(f.has(listing_key(3)));
 }
 
-TEST(Eviction, AUseIsWorthOneRoundOfTheMainQueue) {
+TEST(Eviction, UsesAreWorthOneRoundOfTheMainQueue) {
     const auto is_there_after = [](int uses, int deliveries) {
         Fixture f;
         f.deliver_used(extent_key(0));
@@ -124,10 +126,10 @@ TEST(Eviction, AUseIsWorthOneRoundOfTheMainQueue) {
         }
         return f.has(extent_key(0));
     };
-    EXPECT_FALSE(is_there_after(0, 3 * Fixture::room / 2));
-    EXPECT_TRUE(is_there_after(1, 3 * Fixture::room / 2));
-    EXPECT_FALSE(is_there_after(1, 5 * Fixture::room / 2));
-    EXPECT_TRUE(is_there_after(2, 5 * Fixture::room / 2));
+    for (const int uses : {0, 1, 3}) {  // those that brought it there are worth as much
+        EXPECT_TRUE(is_there_after(uses, 5 * Fixture::room / 4)) << uses;
+        EXPECT_FALSE(is_there_after(uses, 3 * Fixture::room / 2)) << uses;
+    }
 }
 
 TEST(Eviction, EvenOfWhatIsUsedNothingIsKeptBeyondTheBudget) {
@@ -138,6 +140,71 @@ TEST(Eviction, EvenOfWhatIsUsedNothingIsKeptBeyondTheBudget) {
     }
     EXPECT_FALSE(f.has(extent_key(0)));
     EXPECT_TRUE(f.has(extent_key(3 * Fixture::room - 1)));
+}
+
+// As when nodes read a file one after the other. FIFO and LRU keep nothing that is used again.
+TEST(Eviction, OfDataThatIsReadAgainAndAgainAPartStays) {
+    Fixture f;
+    constexpr int working_set = Fixture::room * 5 / 4;
+    const auto misses_of_pass = [&f](int first) {
+        int misses = 0;
+        for (int i = first; i < first + working_set; ++i) {
+            if (!f.has(extent_key(i))) {
+                ++misses;
+                f.deliver(extent_key(i));
+            }
+            for (int asker = 0; asker < 3; ++asker) {
+                EXPECT_TRUE(f.has(extent_key(i)));
+            }
+        }
+        return misses;
+    };
+    EXPECT_EQ(misses_of_pass(0), working_set);
+    for (int pass = 0; pass < 10; ++pass) {
+        EXPECT_LE(misses_of_pass(0), working_set - Fixture::room * 3 / 4) << pass;
+    }
+    // Other data takes its place soon.
+    int misses = 0;
+    for (int pass = 0; pass < 4; ++pass) {
+        misses = misses_of_pass(working_set);
+    }
+    EXPECT_LE(misses, working_set - Fixture::room * 3 / 4);
+}
+
+// As when nodes read a file one after the other, each through the cache of its readers.
+TEST(Eviction, AReaderKeepsMostOfWhatItHasReadAlthoughItIsUsedOnceAPass) {
+    Fixture f;
+    constexpr int working_set = Fixture::room * 5 / 4;
+    const auto misses_of_pass = [&f](int first) {
+        int misses = 0;
+        for (int i = first; i < first + working_set; ++i) {
+            if (!f.has(extent_key(i))) {
+                ++misses;
+                f.deliver(extent_key(i), Copy::of_reader);
+            }
+            f.scan(3);  // what this node has from other readers
+        }
+        return misses;
+    };
+    misses_of_pass(0);
+    for (int pass = 0; pass < 10; ++pass) {
+        EXPECT_LE(misses_of_pass(0), working_set - Fixture::room * 4 / 5) << pass;
+    }
+    int misses = 0;
+    for (int pass = 0; pass < 4; ++pass) {
+        misses = misses_of_pass(working_set);
+    }
+    EXPECT_LE(misses, working_set - Fixture::room * 4 / 5) << "other data takes its place";
+}
+
+TEST(Eviction, WhatIsUsedOutlivesWhatAReaderReadsOnce) {
+    Fixture f;
+    f.deliver_used(listing_key(0));
+    for (int i = 0; i < 20 * Fixture::room; ++i) {
+        f.deliver(extent_key(i), Copy::of_reader);
+        EXPECT_TRUE(i % (Fixture::room / 2) != 0 || f.has(listing_key(0))) << i;
+    }
+    EXPECT_FALSE(f.has(extent_key(0)));
 }
 
 TEST(Eviction, WhatComesBackSoonStays) {
