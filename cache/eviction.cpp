@@ -13,10 +13,14 @@ constexpr std::size_t ghosts_max = std::size_t{1} << 17;
 // cache that was never full may hold a million objects that are due for the main queue.
 constexpr int moves_max = 4096;
 
+bool is_of_reader(const Kept& kept) {
+    return kept.copy == Copy::of_reader;
+}
+
 // Of the main queue, for an object that wants to enter it. With as many as it has itself, other data takes
 // long to take over; that will do for a reader's copy, which has not been used more than once.
 std::uint64_t bytes_to_look_at(const Kept& kept) {
-    return kept.copy == Copy::of_reader ? kept.bytes : 2 * kept.bytes;
+    return is_of_reader(kept) ? kept.bytes : 2 * kept.bytes;
 }
 
 }  // namespace
@@ -43,11 +47,7 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
     while (queues->bytes() + kept->bytes > budget_bytes_) {
         free_one(*queues, now, admission);
     }
-    const bool is_of_reader = kept->copy == Copy::of_reader;
-    if (is_of_reader) {
-        kept->use();  // by whoever asked for it
-    }
-    const bool stays = (was_here || is_of_reader) && make_way(*queues, *kept, admission);
+    const bool stays = (was_here || is_of_reader(*kept)) && make_way(*queues, *kept, admission);
     kept->place_ = stays ? Kept::Place::main_queue : Kept::Place::small_queue;
     Queue& queue = queues->of(*kept);
     kept->position_ = queue.objects.insert(queue.objects.end(), kept);
@@ -99,12 +99,16 @@ void Eviction::free_one(Queues& queues, TimePoint now, Admission& admission) con
 // turn make room.
 bool Eviction::make_way(Queues& queues, const Kept& kept, Admission& admission) const {
     Queue& queue = queues.main_queue;
+    const bool is_unused = is_of_reader(kept) && kept.place_ == Kept::Place::arriving;
     for (std::uint64_t looked_at = 0; queue.bytes + kept.bytes > main_bytes_max_ &&
                                       looked_at < bytes_to_look_at(kept) && !queue.objects.empty() &&
                                       admission.moves < moves_max;) {
         Kept& front = *queue.objects.front();
         looked_at += front.bytes;
-        if (front.uses_.exchange(0, std::memory_order_relaxed) != 0) {
+        const bool was_used = front.uses_.exchange(0, std::memory_order_relaxed) != 0;
+        const bool is_spared = is_unused && is_of_reader(front) && front.is_new_;
+        if (was_used || is_spared) {
+            front.is_new_ = false;
             ++admission.moves;
             move_to_end(queues, front, Kept::Place::main_queue);
         } else {

@@ -56,7 +56,8 @@ class Kept {
     // Guarded by the Eviction's lock.
     enum class Place : std::uint8_t { arriving, small_queue, main_queue, gone };
     Place place_ = Place::arriving;
-    std::list<KeptPtr>::iterator position_;                 // if in a queue
+    bool is_new_ = true;                     // of a reader's copy: in its first round of the main queue
+    std::list<KeptPtr>::iterator position_;  // if in a queue
     std::multimap<TimePoint, KeptPtr>::iterator expiring_;  // if in a queue and `expires`
 };
 
@@ -72,8 +73,9 @@ class Kept {
 // leaves. So of data that is a little larger than the cache and read again and again (a file that nodes read
 // one after the other), most stays, instead of each object leaving shortly before it is used again.
 //
-// A reader's copy enters the main queue directly, and counts as used once: if it leaves, the filesystem must
-// be asked again. So the readers together keep a file that is larger than the budget of each of them.
+// A reader's copy enters the main queue directly, because if it leaves, the filesystem must be asked again.
+// To other readers' copies, it counts as used once; to what was really used, it does not. So the readers
+// together keep a file that is larger than the budget of each of them.
 //
 // Thread-safe. Knows objects and budget only: the caller removes evicted objects from the cache.
 class Eviction {

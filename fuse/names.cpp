@@ -18,8 +18,10 @@ timespec to_timespec(const Timestamp& stamp) {
 }
 
 // Of Python, which looks for it beside each module that it imports.
-bool is_bytecode(std::string_view name) {
-    return name == "__pycache__" || name.ends_with(".pyc");
+// Python's own. (A .pyc beside its source would be a module without source, which hardly anybody has.)
+bool is_bytecode(std::string_view path) {
+    constexpr std::string_view cache = "__pycache__";
+    return base_name(path) == cache || (path.ends_with(".pyc") && base_name(parent_path(path)) == cache);
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
             counters_.lookup_latency.record(SteadyClock::now() - arrived);
             const bool is_absent = resolution.found && !*resolution.found;
             counters_.hot_paths.count(path, {.absent = is_absent ? 1U : 0U});
-            if (is_absent && is_bytecode(base_name(path))) {
+            if (is_absent && is_bytecode(path)) {
                 ++counters_.bytecode_absent;
             }
         }));
