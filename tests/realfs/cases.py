@@ -99,6 +99,11 @@ class TreeCases(FilesystemTestCase):
                 pathlib.Path(cls.source, "numbered", f"d{number}", f"file-{name}").touch()
         for number in range(LARGE):
             pathlib.Path(cls.source, "large", f"file.{number:04}").touch()
+        for job in ("refreshed", "revalidated"):
+            for name in ("kept", "replaced", "rewritten", "removed", "d/replaced"):
+                file = pathlib.Path(cls.source, job, name)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text("old", encoding="utf-8")
         os.mkdir(f"{cls.source}/rewritten")
         for name in ("unknown", "looked-up", "read"):
             pathlib.Path(cls.source, "rewritten", name).write_bytes(file_history.content_of(1))
@@ -131,6 +136,39 @@ class TreeCases(FilesystemTestCase):
         mirrored = self.counted(lambda: self.hosts.check("cn1", "stat", MOUNT + path))
         self.assertLessEqual(mirrored[self.remote.LOOKUP], direct[self.remote.LOOKUP] + 2, mirrored)
         self.stop_well()
+
+    def texts(self, directory):
+        """All files below, by name, on each host."""
+        program = 'cd "$1" && find . -type f | sort | while read -r file; do echo "$file: $(cat "$file")"; done'
+        return [self.hosts.run(host, "sh", "-c", program, "sh", directory).stdout for host in self.hosts.names]
+
+    def check_changed(self, job, refresh):
+        """Each kind of change, once the hosts see it directly, is in the mirror after `refresh`."""
+        mirrored = f"{MOUNT}{self.tree}/{job}"
+        before = self.texts(mirrored)
+        self.assertEqual(self.texts(f"{self.tree}/{job}"), before)
+        with self.remote.writable() as place:
+            self.remote.far.output("sh", "-ec", f"""cd {place}/{job}
+                for name in replaced d/replaced; do echo another >$name.new; mv $name.new $name; done
+                echo 'other bytes' >rewritten; rm removed; mkdir late; echo late >late/file""")
+            now = "./d/replaced: another\n./kept: old\n./late/file: late\n./replaced: another\n./rewritten: other bytes\n"
+            expected = [now for _ in self.hosts.names]
+            wait_until(lambda: self.texts(f"{self.tree}/{job}") == expected, SECONDS_MAX, "the changes on all hosts")
+        refresh(lambda: self.texts(mirrored) == expected)
+        self.assertEqual(expected, self.texts(mirrored))
+        self.stop_well()
+
+    def test_refreshed(self):
+        def refresh(_):
+            self.hosts.check("cn1", "copper", "refresh", f"{self.tree}/refreshed")
+        self.launch_well()
+        self.check_changed("refreshed", refresh)
+
+    def test_revalidated(self):
+        def wait(is_there):
+            wait_until(is_there, SECONDS_MAX, "the changes in the mirror of all hosts")
+        self.launch_well("--revalidate", "1")
+        self.check_changed("revalidated", wait)
 
     def check_rewritten(self, name, looked_up_by=(), read_by=()):
         """While it is rewritten in place, both hosts read a file through the mirror. See file_history.py for what is right."""
