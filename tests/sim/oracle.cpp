@@ -149,7 +149,7 @@ Oracle::Verdict Oracle::judge_bytes(const std::string& path, const std::vector<A
 }
 
 Oracle::Verdict Oracle::agree(const Question& question, const std::vector<std::string>& answer) {
-    if (!options_.is_one_version) {
+    if (!options_.is_one_version || read_alone_.contains(question.second)) {
         return std::nullopt;
     }
     const auto [first, is_first] = agreed_.try_emplace(question, answer);

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,9 @@ class Oracle {
 
     // Some node wants the object. The first time counts: from then on, any version may become the job's.
     void wanted(const ObjectKey& key, TimePoint now);
+
+    // A node that is not its reader reads the file, for itself: others may read another version.
+    void read_alone(const std::string& path) { read_alone_.insert(path); }
 
     // An office has changed hands: from now on, a reader may read again what nodes got from its predecessor.
     void reader_changed() { options_.is_one_version = false; }
@@ -80,6 +84,7 @@ class Oracle {
     std::map<Question, TimePoint> first_wanted_;
     std::vector<Refresh> refreshes_;
     std::map<Question, std::vector<std::string>> agreed_;
+    std::set<std::string> read_alone_;
 };
 
 }  // namespace copper::sim

@@ -171,6 +171,9 @@ class Simulation::Node final : public Protocol::Effects {
     std::uint64_t backlog_bytes() override { return simulation_.total_backlog_[self_]; }
     void read(const ObjectKey& key) override {
         ++simulation_.report_.reads[key];
+        if (key.kind == ObjectKind::extent && !protocol_.membership().reads(key)) {
+            simulation_.oracle_.read_alone(key.path);
+        }
         const Scenario& scenario = simulation_.scenario_;
         if (simulation_.readers_lost_ < scenario.readers_lost) {
             ++simulation_.readers_lost_;
