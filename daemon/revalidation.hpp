@@ -1,4 +1,4 @@
-// Sees by itself that what the job sees has changed, and refreshes it (--revalidate SECONDS).
+// Looks regularly whether what this node has read has changed, and refreshes it (--revalidate SECONDS).
 #pragma once
 
 #include <atomic>

@@ -17,8 +17,8 @@ timespec to_timespec(const Timestamp& stamp) {
     return {.tv_sec = stamp.seconds, .tv_nsec = static_cast<long>(stamp.nanoseconds)};
 }
 
-// Of Python, which looks for it beside each module that it imports.
-// Python's own. (A .pyc beside its source would be a module without source, which hardly anybody has.)
+// Of Python, which looks for it in a directory beside each module that it imports. (A .pyc beside its source
+// would be a module without source, which hardly anybody has.)
 bool is_bytecode(std::string_view path) {
     constexpr std::string_view cache = "__pycache__";
     return base_name(path) == cache || (path.ends_with(".pyc") && base_name(parent_path(path)) == cache);

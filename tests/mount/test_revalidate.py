@@ -1,4 +1,4 @@
-"""`copper launch --revalidate`: what changes in a tree appears by itself, on all nodes."""
+"""`copper launch --revalidate`: what changes in a tree appears on all nodes, although nobody asks for a refresh."""
 
 import contextlib
 import os

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -142,31 +143,39 @@ TEST(Eviction, EvenOfWhatIsUsedNothingIsKeptBeyondTheBudget) {
     EXPECT_TRUE(f.has(extent_key(3 * Fixture::room - 1)));
 }
 
+// Reads data that is larger than the cache, from object `first` on, and does `each` after each. Returns how
+// many objects had to be delivered.
+constexpr int working_set = Fixture::room * 5 / 4;
+int misses_of_pass(Fixture& f, int first, Copy copy, const std::function<void(const ObjectKey&)>& each) {
+    int misses = 0;
+    for (int i = first; i < first + working_set; ++i) {
+        if (!f.has(extent_key(i))) {
+            ++misses;
+            f.deliver(extent_key(i), copy);
+        }
+        each(extent_key(i));
+    }
+    return misses;
+}
+
 // As when nodes read a file one after the other. FIFO and LRU keep nothing that is used again.
 TEST(Eviction, OfDataThatIsReadAgainAndAgainAPartStays) {
     Fixture f;
-    constexpr int working_set = Fixture::room * 5 / 4;
-    const auto misses_of_pass = [&f](int first) {
-        int misses = 0;
-        for (int i = first; i < first + working_set; ++i) {
-            if (!f.has(extent_key(i))) {
-                ++misses;
-                f.deliver(extent_key(i));
-            }
+    const auto misses_from = [&f](int first) {
+        return misses_of_pass(f, first, Copy::of_another, [&f](const ObjectKey& key) {
             for (int asker = 0; asker < 3; ++asker) {
-                EXPECT_TRUE(f.has(extent_key(i)));
+                EXPECT_TRUE(f.has(key));
             }
-        }
-        return misses;
+        });
     };
-    EXPECT_EQ(misses_of_pass(0), working_set);
+    EXPECT_EQ(misses_from(0), working_set);
     for (int pass = 0; pass < 10; ++pass) {
-        EXPECT_LE(misses_of_pass(0), working_set - Fixture::room * 3 / 4) << pass;
+        EXPECT_LE(misses_from(0), working_set - Fixture::room * 3 / 4) << pass;
     }
     // Other data takes its place soon.
     int misses = 0;
     for (int pass = 0; pass < 4; ++pass) {
-        misses = misses_of_pass(working_set);
+        misses = misses_from(working_set);
     }
     EXPECT_LE(misses, working_set - Fixture::room * 3 / 4);
 }
@@ -174,25 +183,17 @@ TEST(Eviction, OfDataThatIsReadAgainAndAgainAPartStays) {
 // As when nodes read a file one after the other, each through the cache of its readers.
 TEST(Eviction, AReaderKeepsMostOfWhatItHasReadAlthoughItIsUsedOnceAPass) {
     Fixture f;
-    constexpr int working_set = Fixture::room * 5 / 4;
-    const auto misses_of_pass = [&f](int first) {
-        int misses = 0;
-        for (int i = first; i < first + working_set; ++i) {
-            if (!f.has(extent_key(i))) {
-                ++misses;
-                f.deliver(extent_key(i), Copy::of_reader);
-            }
-            f.scan(3);  // what this node has from other readers
-        }
-        return misses;
+    const auto misses_from = [&f](int first) {
+        // What this node has from other readers.
+        return misses_of_pass(f, first, Copy::of_reader, [&f](const ObjectKey&) { f.scan(3); });
     };
-    misses_of_pass(0);
+    misses_from(0);
     for (int pass = 0; pass < 10; ++pass) {
-        EXPECT_LE(misses_of_pass(0), working_set - Fixture::room * 4 / 5) << pass;
+        EXPECT_LE(misses_from(0), working_set - Fixture::room * 4 / 5) << pass;
     }
     int misses = 0;
     for (int pass = 0; pass < 4; ++pass) {
-        misses = misses_of_pass(working_set);
+        misses = misses_from(working_set);
     }
     EXPECT_LE(misses, working_set - Fixture::room * 4 / 5) << "other data takes its place";
 }
