@@ -202,6 +202,10 @@ std::uint64_t number_of(const std::string& path) {
     return std::max<std::uint64_t>(hash_of(ObjectKey{.kind = ObjectKind::entry, .path = path}) & bits, 2);
 }
 
+std::uint64_t number_of(const std::string& path, const PathOpener::Opened& opened, std::uint64_t inode) {
+    return opened.mounts->numbers_files(opened.path) ? inode : number_of(path);
+}
+
 Listing::NewEntry copper_mount_entry(std::string name, std::uint64_t inode) {
     return {.name = std::move(name),
             .target = {},

@@ -66,6 +66,8 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
 // An inode number for a file of a filesystem whose own numbers are not the same on all nodes (sshfs). Then
 // hard links are different files.
 std::uint64_t number_of(const std::string& path);
+// `inode`, which the filesystem tells of `path`, or that number instead.
+std::uint64_t number_of(const std::string& path, const PathOpener::Opened& opened, std::uint64_t inode);
 
 // The entry of a Copper mount in a Listing. Made up, because a stat of the mount could be a request to this
 // daemon.

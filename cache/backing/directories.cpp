@@ -223,7 +223,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path, R
         return failed(found.error());
     }
     if (auto version = found->names->listed) {
-        version->inode = opened->mounts->numbers_files(opened->path) ? version->inode : number_of(path);
+        version->inode = number_of(path, *opened, version->inode);
         note_version(ReadVersions::Kind::directory, path, *version);
     }
     return std::move(*found);

@@ -48,9 +48,7 @@ SystemResult<Version> PosixBacking::version_now(const std::string& path) {
         return tl::unexpected(opened.error());
     }
     return stat_at(opened->fd.get(), "", counters, Ask::server).map([&](Attributes attributes) {
-        if (!opened->mounts->numbers_files(opened->path)) {
-            attributes.inode = number_of(path);
-        }
+        attributes.inode = number_of(path, *opened, attributes.inode);
         return version_of(attributes);
     });
 }
