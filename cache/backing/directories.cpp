@@ -137,7 +137,7 @@ std::optional<std::chrono::milliseconds> PosixBacking::lifetime_in(const std::st
 
 // A directory that is being listed.
 struct PosixBacking::OpenDirectory {
-    const std::string& path;
+    const ObjectKey& key;
     const PathOpener::Opened& place;
     DIR* stream;
     ReadCounters& counters;
@@ -152,7 +152,7 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     if (!before) {
         return tl::unexpected(before.error());
     }
-    if (auto current = listed_.find(directory.path, version_of(before->attributes)); current != nullptr) {
+    if (auto current = listed_.find(directory.key, version_of(before->attributes)); current != nullptr) {
         ObjectPtr object = current->object;
         const bool is_proven = !lifetime_in(directory.place.path);
         if (is_proven != current->directory().is_proven) {
@@ -169,7 +169,7 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     complete_types(*names, fd, *calls_, directory.counters);
     if (!directory.place.mounts->numbers_files(directory.place.path)) {
         for (std::size_t i = 0; i < names->size(); ++i) {
-            names->set_inode(i, number_of(join_path(directory.path, names->text(i))));
+            names->set_inode(i, number_of(join_path(directory.key.path, names->text(i))));
         }
     }
     const auto after = stat_at(fd, "", directory.counters);
@@ -192,11 +192,11 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     return ListedDirectories::Found{.object = made->object, .names = std::move(made)};
 }
 
-ListedDirectories::Found PosixBacking::list_directory(const std::string& path, ReadCounters& counters) {
+ListedDirectories::Found PosixBacking::list_directory(const ObjectKey& key, ReadCounters& counters) {
     using Found = ListedDirectories::Found;
     const auto failed = [](int error) { return Found{.object = make_error(error), .names = nullptr}; };
     const TimeWaited time;
-    auto opened = opener_.open(path, O_RDONLY | O_DIRECTORY, counters);
+    auto opened = opener_.open(key.path, O_RDONLY | O_DIRECTORY, counters);
     const auto time_to_open = time.elapsed();
     if (!opened) {
         counters.count(&BackingCounters::listings);
@@ -206,7 +206,7 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path, R
     if (!stream) {
         return failed(stream.error());
     }
-    OpenDirectory directory{.path = path,
+    OpenDirectory directory{.key = key,
                             .place = *opened,
                             .stream = stream->get(),
                             .counters = counters,
@@ -223,14 +223,14 @@ ListedDirectories::Found PosixBacking::list_directory(const std::string& path, R
         return failed(found.error());
     }
     if (auto version = found->names->listed) {
-        version->inode = number_of(path, *opened, version->inode);
-        note_version(ReadVersions::Kind::directory, path, *version);
+        version->inode = number_of(key.path, *opened, version->inode);
+        note_version(ReadVersions::Kind::directory, key.path, *version);
     }
     return std::move(*found);
 }
 
 ObjectPtr PosixBacking::read_directory(const ObjectKey& key, ReadCounters& counters) {
-    return listed_.read(key, [&] { return list_directory(key.path, counters); }).object;
+    return listed_.read(key, [&] { return list_directory(key, counters); }).object;
 }
 
 // The names of the wanted version, or of the present one.
@@ -238,7 +238,7 @@ ListedDirectories::Found PosixBacking::find_names(const ObjectKey& key, ReadCoun
     if (auto kept = listed_.find(key.path, key.version); kept != nullptr) {
         return {.object = nullptr, .names = std::move(kept)};
     }
-    return listed_.read(key, [&] { return list_directory(key.path, counters); });
+    return listed_.read(key, [&] { return list_directory(key, counters); });
 }
 
 ObjectPtr PosixBacking::read_piece(const ObjectKey& key, ReadCounters& counters) {

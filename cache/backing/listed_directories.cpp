@@ -23,8 +23,7 @@ std::size_t ListedDirectory::bytes() const {
 ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Wanted& wanted) {
     auto state = state_.lock();
     const auto [begin, end] = state->by_path.equal_range(path);
-    const auto found =
-        std::find_if(begin, end, [&](const auto& entry) { return wanted(*entry.second->directory); });
+    const auto found = std::find_if(begin, end, [&](const auto& entry) { return wanted(*entry.second); });
     if (found == end) {
         return nullptr;
     }
@@ -33,11 +32,13 @@ ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Wanted
 }
 
 ListedDirectoryPtr ListedDirectories::find(const std::string& path, std::uint64_t version) {
-    return find(path, [version](const ListedDirectory& one) { return one.directory().version == version; });
+    return find(path, [version](const Kept& one) { return one.directory->directory().version == version; });
 }
 
-ListedDirectoryPtr ListedDirectories::find(const std::string& path, const Version& listed) {
-    return find(path, [&listed](const ListedDirectory& one) { return one.listed == listed; });
+ListedDirectoryPtr ListedDirectories::find(const ObjectKey& key, const Version& listed) {
+    return find(key.path, [&](const Kept& one) {
+        return one.generation == key.generation && one.directory->listed == listed;
+    });
 }
 
 void ListedDirectories::remove(State& state, Order::iterator kept, Order& leaving) {
@@ -87,7 +88,8 @@ ListedDirectories::Found ListedDirectories::read(const ObjectKey& key, const Lis
     {
         auto state = state_.lock();
         if (found.names != nullptr) {
-            leaving = keep(*state, {.path = key.path, .directory = found.names});
+            leaving =
+                keep(*state, {.path = key.path, .generation = key.generation, .directory = found.names});
         }
         state->being_read.erase(what);
     }

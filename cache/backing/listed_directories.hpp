@@ -46,8 +46,9 @@ class ListedDirectories {
     using List = std::function<Found()>;
 
     ListedDirectoryPtr find(const std::string& path, std::uint64_t version);
-    // What is kept of the directory as it is now.
-    ListedDirectoryPtr find(const std::string& path, const Version& listed);
+    // What is kept of the directory as it is now, if it has been listed since the last refresh: a client may
+    // still know the stamps of before the change whose names it gives.
+    ListedDirectoryPtr find(const ObjectKey& key, const Version& listed);
     // Runs `list` once, without a lock. Concurrent callers with the same generation share the result, which
     // is kept.
     Found read(const ObjectKey& key, const List& list);
@@ -55,6 +56,7 @@ class ListedDirectories {
   private:
     struct Kept {
         std::string path;
+        std::uint64_t generation;
         ListedDirectoryPtr directory;
 
         std::size_t bytes() const { return sizeof(Kept) + 2 * path.size() + directory->bytes(); }
@@ -66,7 +68,7 @@ class ListedDirectories {
         std::size_t bytes = 0;
         std::map<std::pair<std::string, std::uint64_t>, std::shared_future<Found>> being_read;
     };
-    using Wanted = std::function<bool(const ListedDirectory&)>;
+    using Wanted = std::function<bool(const Kept&)>;
     ListedDirectoryPtr find(const std::string& path, const Wanted& wanted);
     static void remove(State& state, Order::iterator kept, Order& leaving);
     static Order keep(State& state, Kept kept);

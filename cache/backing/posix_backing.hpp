@@ -61,7 +61,7 @@ class PosixBacking final : public BackingStore {
     std::optional<std::chrono::milliseconds> lifetime_in(const std::string& directory);
     struct OpenDirectory;
     SystemResult<ListedDirectories::Found> list_once(OpenDirectory& directory);
-    ListedDirectories::Found list_directory(const std::string& path, ReadCounters& counters);
+    ListedDirectories::Found list_directory(const ObjectKey& key, ReadCounters& counters);
     ListedDirectories::Found find_names(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_directory(const ObjectKey& key, ReadCounters& counters);
     ObjectPtr read_piece(const ObjectKey& key, ReadCounters& counters);
