@@ -307,8 +307,9 @@ class Crowd(SlowTestCase):
         totals = job.totals()
         self.assertEqual(0, totals["fabric"]["resignations"], totals)
         self.assertEqual(0, totals["fallbacks"]["direct_reads"], totals)
-        # Each directory is looked up, opened and listed, and each name is looked up, once.
-        self.assertLessEqual(counts["lookup"], self.NAMES + self.DIRECTORIES, dict(counts))
+        # Each directory is looked up, opened and listed, and each name is looked up, once. Of two threads that wait for one
+        # lookup, the second now and then sees the entry before its lifetime is set (Linux, fuse_lookup()), and asks again.
+        self.assertLessEqual(counts["lookup"], 1.01 * (self.NAMES + self.DIRECTORIES), dict(counts))
         self.assertLessEqual(sum(counts[kind] for kind in ("lookup", "opendir", "readdir")),
                              self.NAMES + 4 * self.DIRECTORIES, dict(counts))
 
