@@ -32,6 +32,8 @@ def make(path, size, data):
             file.seek(begin)
             file.write(b"d" * length)
         file.truncate(size)
+        file.flush()
+        os.fsync(file.fileno())  # until then, st_blocks may change
 
 
 def sought(path, places):
