@@ -203,7 +203,8 @@ tl::expected<Placement, std::string> pin_process(const std::string& wanted) {
         return tl::make_unexpected(std::string("hwloc cannot tell the machine's cores"));
     }
     const std::string allowed = to_list(hwloc_topology_get_allowed_cpuset(topology.get()));
-    const auto chosen = choose_cores(wanted, topology.get(), cores_near_network(), scheduler);
+    const std::string near_network = wanted == "auto" ? cores_near_network() : "";
+    const auto chosen = choose_cores(wanted, topology.get(), near_network, scheduler);
     if (!chosen) {
         return tl::make_unexpected(chosen.error());
     }

@@ -14,12 +14,19 @@ struct Destroy {
 };
 using Machine = std::unique_ptr<hwloc_topology, Destroy>;
 
-// As hwloc(7) describes a synthetic topology.
-Machine machine(const std::string& description) {
+// As hwloc(7) describes a synthetic topology. `allowed`: the threads that the process may use; empty: all.
+Machine machine(const std::string& description, const std::string& allowed = "") {
     hwloc_topology_t made = nullptr;
     hwloc_topology_init(&made);
     EXPECT_EQ(hwloc_topology_set_synthetic(made, description.c_str()), 0);
+    EXPECT_EQ(hwloc_topology_set_flags(made, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED), 0);
     EXPECT_EQ(hwloc_topology_load(made), 0);
+    if (!allowed.empty()) {
+        hwloc_bitmap_t threads = hwloc_bitmap_alloc();
+        EXPECT_EQ(hwloc_bitmap_list_sscanf(threads, allowed.c_str()), 0);
+        EXPECT_EQ(hwloc_topology_allow(made, threads, nullptr, HWLOC_ALLOW_FLAG_CUSTOM), 0);
+        hwloc_bitmap_free(threads);
+    }
     return Machine(made);
 }
 
@@ -46,6 +53,7 @@ TEST(Pinning, CoresThatDoNotExistAreAnError) {
     EXPECT_FALSE(choose_cores("", small.get(), "", {}));
     EXPECT_FALSE(choose_cores("3-", small.get(), "", {}));
     EXPECT_FALSE(choose_cores("x", small.get(), "", {}));
+    EXPECT_FALSE(choose_cores("4", machine(eight, "0-3").get(), "", {})) << "it may not use that";
 }
 
 TEST(Pinning, None) {
@@ -54,7 +62,9 @@ TEST(Pinning, None) {
 
 TEST(Pinning, AutoTakesTheHighestCoresThatTheJobLeaves) {
     EXPECT_EQ(choose_cores("auto", machine(eight).get(), "", {{"SLURM_CPUS_ON_NODE", "6"}}), "6-7");
-    EXPECT_EQ(choose_cores("auto", machine(eight).get(), "", {{"SLURM_JOB_CPUS_PER_NODE", "7(x2)"}}), "7");
+    EXPECT_EQ(choose_cores("auto", machine("core:16 pu:1", "0-3,8-11").get(), "",
+                           {{"SLURM_JOB_CPUS_PER_NODE", "7(x2)"}}),
+              "11");
     EXPECT_EQ(choose(eight, "5"), "5-7");
     EXPECT_EQ(choose("core:128 pu:1", "64"), "120-127");
 }
