@@ -99,10 +99,14 @@ void put_in_front(const std::filesystem::path& path, std::deque<std::string>& re
     rest.insert(rest.begin(), relative.begin(), relative.end());
 }
 
-bool is_own_file(int fd) {
+enum class Kind : std::uint8_t { own_file, removed, other };
+Kind kind_of(int fd) {
     struct stat found = {};
-    return ::fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == ::geteuid() &&
-           found.st_nlink == 1;
+    if (::fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_uid != ::geteuid() ||
+        found.st_nlink > 1) {
+        return Kind::other;
+    }
+    return found.st_nlink == 1 ? Kind::own_file : Kind::removed;
 }
 
 bool write_all(const UniqueFd& file, const std::string& bytes) {
@@ -156,22 +160,35 @@ tl::expected<UniqueFd, std::string> open_private_directory(int parent, const std
 
 tl::expected<UniqueFd, std::string> open_own_file(int parent, const std::string& name, mode_t mode) {
     constexpr int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-    // This user made the file, whatever owner the filesystem reports (NFS may report nobody instead of root).
-    UniqueFd fd(retry_eintr([&] { return ::openat(parent, name.c_str(), flags | O_CREAT | O_EXCL, mode); }));
-    if (fd) {
-        return fd;
+    // Another process may remove it at a bad moment (a lock that it gives up).
+    constexpr int attempts_max = 1000;
+    for (int attempt = 0; attempt < attempts_max; ++attempt) {
+        // This user made the file, whatever owner the filesystem reports (NFS may report nobody instead of
+        // root).
+        UniqueFd fd(
+            retry_eintr([&] { return ::openat(parent, name.c_str(), flags | O_CREAT | O_EXCL, mode); }));
+        if (fd) {
+            return fd;
+        }
+        if (errno != EEXIST) {
+            return failure(name, error_text());
+        }
+        fd = UniqueFd(retry_eintr([&] { return ::openat(parent, name.c_str(), flags); }));
+        if (!fd && errno == ENOENT) {
+            continue;
+        }
+        if (!fd && errno != ELOOP && errno != ENXIO) {
+            return failure(name, error_text());
+        }
+        const auto kind = fd ? kind_of(fd.get()) : Kind::other;
+        if (kind == Kind::own_file) {
+            return fd;
+        }
+        if (kind == Kind::other) {
+            break;
+        }
     }
-    if (errno != EEXIST) {
-        return failure(name, error_text());
-    }
-    fd = UniqueFd(retry_eintr([&] { return ::openat(parent, name.c_str(), flags); }));
-    if (!fd && errno != ELOOP && errno != ENXIO) {
-        return failure(name, error_text());
-    }
-    if (!fd || !is_own_file(fd.get())) {
-        return failure(name, "is a link, a file of another user, or not a regular file; remove it");
-    }
-    return fd;
+    return failure(name, "is a link, a file of another user, or not a regular file; remove it");
 }
 
 tl::expected<std::string, std::string> read_regular_file(int parent, const std::string& name,

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 namespace copper {
 namespace {
@@ -65,6 +66,18 @@ TEST_F(OwnFiles, LinksAndOthersFilesAreRefused) {
         std::ofstream(base_ + "/theirs") << "theirs";
         ASSERT_EQ(::chown((base_ + "/theirs").c_str(), nobody, nobody), 0);
         EXPECT_NE(open_error("theirs"), "");
+    }
+}
+
+TEST_F(OwnFiles, AFileThatAnotherProcessRemovesIsMadeAnew) {
+    const std::string path = base_ + "/lock";
+    std::jthread other([&](const std::stop_token& stopped) {
+        while (!stopped.stop_requested()) {
+            ::unlink(path.c_str());
+        }
+    });
+    for (int i = 0; i < 20'000; ++i) {
+        ASSERT_EQ(open_error("lock"), "");
     }
 }
 
