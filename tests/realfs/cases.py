@@ -8,8 +8,9 @@ import subprocess
 import time
 import unittest
 
-from copper import NOBODY, as_nobody, wait_until
+from copper import NOBODY, as_nobody, build_directory, wait_until
 import file_history
+import fuzz
 from import_storm import Workload, package_tree
 from test_mpirun import MOUNT, ClusterTestCase
 import tree
@@ -230,6 +231,26 @@ class QuotaCases(FilesystemTestCase):
             more = self.remote.far.inside("sh", "-c", f"head -c 100000 /dev/zero >{directory}/more-$$ && sync -f {directory}")
             wait_until(lambda: subprocess.run(more, capture_output=True, check=False).returncode != 0, SECONDS_MAX, "the quota")
         self.check_looks("limited", least=10)
+
+
+class CallCases(FilesystemTestCase):
+    """System calls by seed answer as on a read-only bind mount of the client's. COPPER_REALFS_SEEDS: how many trees."""
+
+    count = 1
+    users = ("root", "nobody")
+    SEEDS = range(1, 1 + int(os.environ.get("COPPER_REALFS_SEEDS", "5")))
+
+    @classmethod
+    def fill(cls):
+        os.mkdir(f"{cls.source}/fuzz")
+        fuzz.make_trees(f"{cls.source}/fuzz", cls.SEEDS)
+
+    def test_they_answer_as_directly(self):
+        for user in self.users:
+            with self.subTest(user):
+                self.hosts.check("cn0", "/usr/bin/python3", fuzz.__file__, "--user", user, "--first", self.SEEDS.start, "--seeds", len(self.SEEDS),
+                                 "--calls", "1000", "--made", f"{self.tree}/fuzz", seconds=SECONDS_MAX * len(self.SEEDS),
+                                 COPPER_BUILD_DIR=os.fspath(build_directory()))
 
 
 class AclCases(FilesystemTestCase):

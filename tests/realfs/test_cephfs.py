@@ -1,6 +1,6 @@
 """Copper over CephFS, with ceph-fuse."""
 
-from cases import SECONDS_MAX, ImportCases, QuotaCases, TreeCases
+from cases import CallCases, ImportCases, QuotaCases, SECONDS_MAX, TreeCases
 from copper import wait_until
 from real_filesystems import CephFs
 
@@ -10,6 +10,10 @@ class Trees(TreeCases):
 
 
 class Quotas(QuotaCases):
+    filesystem = CephFs
+
+
+class Calls(CallCases):
     filesystem = CephFs
 
 

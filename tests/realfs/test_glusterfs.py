@@ -1,6 +1,6 @@
 """Copper over GlusterFS: one brick."""
 
-from cases import ImportCases, QuotaCases, TreeCases
+from cases import CallCases, ImportCases, QuotaCases, TreeCases
 from real_filesystems import GlusterFs
 
 
@@ -9,6 +9,10 @@ class Trees(TreeCases):
 
 
 class Quotas(QuotaCases):
+    filesystem = GlusterFs
+
+
+class Calls(CallCases):
     filesystem = GlusterFs
 
 

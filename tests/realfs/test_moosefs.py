@@ -1,6 +1,6 @@
 """Copper over MooseFS: a master and a chunk server."""
 
-from cases import AclCases, ImportCases, QuotaCases, TreeCases
+from cases import AclCases, CallCases, ImportCases, QuotaCases, TreeCases
 from real_filesystems import MooseFs
 
 
@@ -13,6 +13,10 @@ class Acls(AclCases):
 
 
 class Quotas(QuotaCases):
+    filesystem = MooseFs
+
+
+class Calls(CallCases):
     filesystem = MooseFs
 
 

@@ -1,11 +1,16 @@
 """Copper over sshfs. Its clients make up a file's number, and others after the kernel has forgotten it."""
 
-from cases import ImportCases, TreeCases
+from cases import CallCases, ImportCases, TreeCases
 from real_filesystems import Sshfs
 
 
 class Trees(TreeCases):
     filesystem = Sshfs
+
+
+class Calls(CallCases):
+    filesystem = Sshfs
+    users = ("root",)  # it lets in nobody else
 
 
 class Imports(ImportCases):
