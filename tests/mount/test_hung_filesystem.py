@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 from copper import state_of, wait_until
 from slow_mounted import SlowTestCase
@@ -91,7 +92,9 @@ class TwoFilesystems(SlowTestCase):
                 done = subprocess.run(["cat", f"{mirror}/{number}/file"], capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
                 self.assertEqual(str(number), done.stdout)
         told = rf"  {self.tree} has not answered [12] nodes? for \d+ s\n  {2 * self.PROGRAMS} requests of programs wait\n"
-        wait_until(lambda: re.search(told, self.job.command("status", "--mount", self.job.mount).stdout), SECONDS_MAX, told)
+        until = time.monotonic() + SECONDS_MAX
+        while not re.search(told, status := self.job.command("status", "--mount", self.job.mount).stdout):
+            self.assertLess(time.monotonic(), until, status)
         for process in waiting:
             self.assertIsNone(process.poll(), "it waits")
         os.kill(self.client, signal.SIGCONT)
