@@ -5,12 +5,14 @@ directory that takes the calls, with the files that earlier calls have opened th
 """
 
 import array
+import contextlib
 import ctypes
 import errno
 import fcntl
 import mmap
 import os
 import select
+import shutil
 import socket
 import stat
 import struct
@@ -50,6 +52,46 @@ def make_tree(dice, root):
     for path in reversed(paths):
         dress(dice, os.path.join(root, path))
     return paths
+
+
+def change_tree(dice, root, paths):
+    """As root: some of `paths` become other files, are renamed, or are gone. Returns all paths below it, and those that were there."""
+    for _ in range(dice.randrange(5, 30)):
+        path = os.path.join(root, dice.choice(paths))
+        try:
+            dice.choice((remove, replace, rename, rewrite, dress))(dice, path, os.path.join(root, dice.choice(paths)))
+        except OSError as error:  # what is gone, is no directory any more, or would lie in itself
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ENOTEMPTY, errno.EEXIST, errno.ENXIO,
+                                   errno.EBUSY, errno.ELOOP, errno.ENAMETOOLONG):
+                raise
+    found = {os.path.relpath(os.path.join(place, name), root) for place, *lists in os.walk(root) for name in sum(lists, [])}
+    return sorted(found | set(paths))
+
+
+def remove(_, path, __):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def replace(dice, path, other):
+    with contextlib.suppress(FileNotFoundError):
+        remove(dice, path, other)
+    root, name = os.path.split(path)
+    make_file(dice, root, name, [os.path.relpath(other, root)], [])
+
+
+def rename(_, path, other):
+    os.rename(path, other)
+
+
+def rewrite(dice, path, _):
+    """In place, as long as it is a file."""
+    if stat.S_ISREG(os.lstat(path).st_mode):
+        with open(path, "r+b") as file:
+            file.truncate()
+            fill(dice, file, dice.choice(SIZES))
 
 
 def make_file(dice, root, path, directories, files):
@@ -96,7 +138,7 @@ def link_text(dice, root, path, others):
                         b"../" * 20 + b"etc", b"/" + b"y" * 4000))
 
 
-def dress(dice, place):
+def dress(dice, place, _=None):
     """Owner, rights, extended attributes and time stamps."""
     if not os.path.islink(place):
         if dice.random() < 0.3:

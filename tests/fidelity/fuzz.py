@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """Makes the same system calls on a mirror and on a read-only bind mount of the original, and prints where they differ.
 
-    tests/fidelity/fuzz.py [--seeds N] [--first S] [--calls N] [--user root|nobody] [--place DIR] [--verbose]
+    tests/fidelity/fuzz.py [--seeds N] [--first S] [--calls N] [--user root|nobody] [--refreshes N] [--place DIR] [--verbose]
     tests/fidelity/fuzz.py [--seeds N] [--first S] ... --made DIR
 
 Each seed is a tree and a list of calls (calls.py). The tree is mirrored on two nodes; each call is made on the original's bind mount
 and on both mirrors, by one process, in a mount namespace where everything else is read-only. Needs root. The exit code is 1 if any
 call gave something else than on the original, except what is_known() lists, which docs/use/trees.md tells users.
 
---place: where to make the trees. --made: they are there, made by make_trees().
+--refreshes: so often, the trees are changed and the mirror is refreshed, and other calls are made. --place: where to make the trees. --made: they are there, made by make_trees().
 """
 
 import argparse
@@ -28,8 +28,8 @@ sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from calls import NOBODY, Side, libc, make_call, make_tree, perform
-from copper import Copper, as_nobody, device_for_everybody, handle_termination
+from calls import NOBODY, Side, change_tree, libc, make_call, make_tree, perform
+from copper import Copper, CopperError, as_nobody, device_for_everybody, handle_termination
 
 MOUNT_SETATTR = 442  # of syscall(2), on all machines
 NODES = 2
@@ -117,8 +117,8 @@ def compare(options, original, roots):
     kind = Original.at(original)
     for seed in range(options.first, options.first + options.seeds):
         place = os.path.join(b"%d" % seed)
-        paths = [path.encode("latin-1") for path in pathlib.Path(options.paths, str(seed)).read_text(encoding="latin-1").split("\0")]
-        dice = dice_of(seed, "calls")
+        paths = paths_of(options.paths, seed)
+        dice = dice_of(seed, f"calls {options.round}" if options.round else "calls")
         sides = [Side(os.path.join(os.fsencode(root), place)) for root in (original, *roots)]
         for number in range(options.calls):
             name, arguments = make_call(dice, paths)
@@ -154,15 +154,29 @@ def make_trees(directory, seeds):
     for seed in seeds:
         root = os.fsencode(f"{directory}/original/{seed}")
         os.mkdir(root)
-        found = make_tree(dice_of(seed, "tree"), root) or [b"."]
-        pathlib.Path(directory, "paths", str(seed)).write_text("\0".join(path.decode("latin-1") for path in found), encoding="latin-1")
+        keep_paths(directory, seed, make_tree(dice_of(seed, "tree"), root) or [b"."])
+
+
+def change_trees(directory, seeds, number):
+    for seed in seeds:
+        root = os.fsencode(f"{directory}/original/{seed}")
+        keep_paths(directory, seed, change_tree(dice_of(seed, f"change {number}"), root, paths_of(f"{directory}/paths", seed)))
+
+
+def keep_paths(directory, seed, paths):
+    pathlib.Path(directory, "paths", str(seed)).write_text("\0".join(path.decode("latin-1") for path in paths), encoding="latin-1")
+
+
+def paths_of(directory, seed):
+    return [path.encode("latin-1") for path in pathlib.Path(directory, str(seed)).read_text(encoding="latin-1").split("\0")]
 
 
 def fuzz(options, user):
-    """With one mirror. Returns how many calls differed."""
+    """With one mirror. Returns whether calls differed."""
     prefix, keeper = [], None
     directory = tempfile.mkdtemp(prefix="copper-test-", dir="/tmp")
     software = options.made or tempfile.mkdtemp(prefix="copper-test-", dir=options.place)
+    seeds = range(options.first, options.first + options.seeds)
     original, paths, reference = f"{software}/original", f"{software}/paths", f"{directory}/reference"
     try:
         for each in (reference, f"{directory}/job"):
@@ -170,7 +184,7 @@ def fuzz(options, user):
         os.chmod(directory, 0o755)
         if not options.made:
             os.chmod(software, 0o755)
-            make_trees(software, range(options.first, options.first + options.seeds))
+            make_trees(software, seeds)
             os.sync()  # some filesystems allocate blocks late
         with device_for_everybody() as keeper:
             prefix = ["nsenter", "-t", str(keeper), "-m", "--"]
@@ -183,10 +197,18 @@ def fuzz(options, user):
                          "--paths", paths, *(["--verbose"] if options.verbose else []),
                          "--compare", original, reference, *(job.mirrored(node, original) for node in range(NODES))]
                 alone = ["nsenter", "-t", str(keeper), "-m", "--", "unshare", "--mount", "--propagation", "private", "--"]
-                code = subprocess.run([*alone, *map(str, words)], check=False).returncode
-                if code not in (0, 1):
-                    print(f"ended by {code}")
-                return code
+                codes = set()
+                for number in range(1 + options.refreshes):
+                    if number > 0:
+                        change_trees(software, seeds, number)
+                        os.sync()
+                        done = job.command("refresh", "--mount", job.mount)
+                        if done.returncode != 0:
+                            raise CopperError(done.stdout + done.stderr)
+                    codes.add(subprocess.run([*alone, *map(str, words), "--round", str(number)], check=False).returncode)
+                if codes - {0, 1}:
+                    print(f"ended by {codes}")
+                return codes != {0}
     finally:
         for each in (directory, *([] if options.made else [software])):
             shutil.rmtree(each, ignore_errors=True)
@@ -215,6 +237,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--refreshes", type=int, default=0)
+    parser.add_argument("--round", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--user", choices=("root", "nobody"))
     parser.add_argument("--verbose", action="store_true", help="each call that differs")
     parser.add_argument("--compare", nargs="+", help=argparse.SUPPRESS)
@@ -236,7 +260,7 @@ def main():
         for first in range(options.first, last, TREES_OF_A_LAUNCH):
             seeds = min(TREES_OF_A_LAUNCH, last - first)
             print(f"{user}, seeds {first} to {first + seeds - 1}", flush=True)
-            failed |= 0 != fuzz(argparse.Namespace(**{**vars(options), "first": first, "seeds": seeds}), user)
+            failed |= fuzz(argparse.Namespace(**{**vars(options), "first": first, "seeds": seeds}), user)
     return 1 if failed else 0
 
 
