@@ -238,7 +238,11 @@ def open_file(side, slot, path, flags, mode):
 
 def openat2(side, slot, path, flags, resolve):
     how = struct.pack("QQQ", flags | os.O_NONBLOCK, 0, resolve)
-    return side.keep(slot, checked(libc.syscall(OPENAT2, -100, path, how, len(how))))
+    for _ in range(100):
+        file = libc.syscall(OPENAT2, -100, path, how, len(how))
+        if file >= 0 or ctypes.get_errno() != errno.EAGAIN:
+            break  # EAGAIN: somebody renamed or mounted something, anywhere (openat2(2))
+    return side.keep(slot, checked(file))
 
 
 def close(side, slot):
