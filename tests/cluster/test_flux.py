@@ -251,8 +251,8 @@ class Flux(ClusterTestCase):
                 said = self.proxy(job, "flux", "run", "-N4", "-n4", "copper", "run", "ls", f"{MOUNT}{self.tree}", **variables)
                 self.assertEqual(4, said.count("numpy\n"), said)
                 if not variables:
-                    self.proxy(job, "copper", "stop")
-                    self.assertEqual({}, self.daemons())
+                    self.proxy(job, "copper", "stop")  # it waits 10 s for other nodes
+                    wait_until(lambda: not self.daemons(), UNUSED_SECONDS_MAX, "the end of the daemons")
         self.flux.check("flux", "cancel", job)
         self.flux.wait_for(job)
         self.assertEqual({}, self.daemons())

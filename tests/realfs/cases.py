@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from copper import NOBODY, as_nobody, build_directory, wait_until
+from copper import NOBODY, REPOSITORY, as_nobody, wait_until
 import file_history
 import fuzz
 from import_storm import Workload, package_tree
@@ -246,11 +246,18 @@ class CallCases(FilesystemTestCase):
         fuzz.make_trees(f"{cls.source}/fuzz", cls.SEEDS)
 
     def test_they_answer_as_directly(self):
+        # The repository may lie in /tmp, of which each host has its own.
+        place = pathlib.Path(self.hosts.directory, "repository")
+        for name in ("fidelity", "support"):
+            shutil.copytree(REPOSITORY / "tests" / name, place / "tests" / name)
+        for program, folder in (("copper", "tools"), ("copperd", "daemon")):
+            (place / "build" / folder).mkdir(parents=True)
+            (place / "build" / folder / program).symlink_to(f"{self.hosts.directory}/bin/{program}")
         for user in self.users:
             with self.subTest(user):
-                self.hosts.check("cn0", "/usr/bin/python3", fuzz.__file__, "--user", user, "--first", self.SEEDS.start, "--seeds", len(self.SEEDS),
-                                 "--calls", "1000", "--made", f"{self.tree}/fuzz", seconds=SECONDS_MAX * len(self.SEEDS),
-                                 COPPER_BUILD_DIR=os.fspath(build_directory()))
+                self.hosts.check("cn0", "/usr/bin/python3", place / "tests/fidelity/fuzz.py", "--user", user, "--first", self.SEEDS.start,
+                                 "--seeds", len(self.SEEDS), "--calls", "1000", "--made", f"{self.tree}/fuzz",
+                                 seconds=SECONDS_MAX * len(self.SEEDS))
 
 
 class AclCases(FilesystemTestCase):
