@@ -19,25 +19,30 @@ class ReadVersions {
     enum class Kind : std::uint8_t { directory, file };
     using Paths = std::vector<std::pair<std::string, Version>>;
 
-    // Each takes some 200 bytes.
+    // Each takes some 250 bytes.
     static constexpr std::size_t paths_max = std::size_t{1} << 18;
     static constexpr std::size_t files_a_round = 128;  // or as many as there are directories
 
-    // Instead of the version before. Beyond paths_max, only what is known already.
+    // Beyond paths_max, only what is known already. Some nodes may still show the version before, which stays
+    // to be compared until it is forgotten.
     void note(Kind kind, const std::string& path, const Version& version);
 
     // What to look at next: all directories, because they tell of most changes in few operations, and as many
     // files, in turn.
     Paths next_round();
 
-    // Unless they have been read again.
+    // All nodes have dropped these versions. What has been read again is of the latest one.
     void forget(const Paths& paths);
 
     // Some paths were not taken.
     bool is_full() const { return state_.lock()->is_full; }
 
   private:
-    using Versions = std::map<std::string, Version>;
+    struct Noted {
+        Version oldest;  // that a node may show
+        Version latest;
+    };
+    using Versions = std::map<std::string, Noted>;
     struct State {
         Versions directories;
         Versions files;

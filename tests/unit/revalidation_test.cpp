@@ -50,8 +50,8 @@ TEST(ReadVersions, ARoundHasAllFilesWhereTheyAreFew) {
     versions.note(a_directory, "/", {});
     versions.note(a_file, "/f", {.size = 1});
     versions.note(a_file, "/g", {.size = 1});
-    versions.note(a_file, "/f", {.size = 2});
-    const ReadVersions::Paths all = {{"/", {}}, {"/f", {.size = 2}}, {"/g", {.size = 1}}};
+    versions.note(a_file, "/f", {.size = 1});
+    const ReadVersions::Paths all = {{"/", {}}, {"/f", {.size = 1}}, {"/g", {.size = 1}}};
     for (int round = 0; round < 2; ++round) {
         auto found = versions.next_round();
         std::ranges::sort(found, {}, &ReadVersions::Paths::value_type::first);
@@ -67,6 +67,19 @@ TEST(ReadVersions, ForgetsWhatHasNotBeenReadAgain) {
     versions.note(a_file, "/f", {.size = 2});
     versions.forget(round);
     EXPECT_EQ(versions.next_round(), (ReadVersions::Paths{{"/f", {.size = 2}}}));
+}
+
+TEST(ReadVersions, WhatIsReadAnewHidesNoOlderVersionThatANodeMayShow) {
+    ReadVersions versions;
+    versions.note(a_file, "/f", {.size = 1});
+    versions.note(a_file, "/f", {.size = 2});
+    const auto round = versions.next_round();
+    EXPECT_EQ(round, (ReadVersions::Paths{{"/f", {.size = 1}}}));
+    versions.forget(round);
+    const auto next = versions.next_round();
+    EXPECT_EQ(next, (ReadVersions::Paths{{"/f", {.size = 2}}}));
+    versions.forget(next);
+    EXPECT_TRUE(versions.next_round().empty());
 }
 
 TEST(ReadVersions, HasALimit) {
