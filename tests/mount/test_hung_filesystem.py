@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 from copper import state_of, wait_until
 from slow_mounted import SlowTestCase
@@ -73,6 +72,9 @@ class TwoFilesystems(SlowTestCase):
         self.job = self.launch(nodes=2, trees=trees)
         self.hung, self.healthy = ([self.job.mirrored(node, tree) for node in range(2)] for tree in trees)
 
+    def status(self):
+        return self.job.command("status", "--mount", self.job.mount).stdout
+
     def test_one_that_hangs_is_not_the_others_wait(self):
         for mirror in self.hung:
             subprocess.run(["ls", "-l", mirror], stdout=subprocess.DEVNULL, check=True)
@@ -92,9 +94,7 @@ class TwoFilesystems(SlowTestCase):
                 done = subprocess.run(["cat", f"{mirror}/{number}/file"], capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
                 self.assertEqual(str(number), done.stdout)
         told = rf"  {self.tree} has not answered [12] nodes? for \d+ s\n  {2 * self.PROGRAMS} requests of programs wait\n"
-        until = time.monotonic() + SECONDS_MAX
-        while not re.search(told, status := self.job.command("status", "--mount", self.job.mount).stdout):
-            self.assertLess(time.monotonic(), until, status)
+        wait_until(lambda: re.search(told, self.status()), SECONDS_MAX, lambda: f"{told} instead of {self.status()}")
         for process in waiting:
             self.assertIsNone(process.poll(), "it waits")
         os.kill(self.client, signal.SIGCONT)

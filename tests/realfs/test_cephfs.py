@@ -1,6 +1,6 @@
 """Copper over CephFS, with ceph-fuse."""
 
-from cases import CallCases, ImportCases, QuotaCases, SECONDS_MAX, TreeCases
+from cases import SECONDS_MAX, CallCases, ImportCases, QuotaCases, TreeCases
 from copper import wait_until
 from real_filesystems import CephFs
 

@@ -189,11 +189,12 @@ def undisturbed(run):
 
 
 def wait_until(condition, seconds, what):
-    """Polls until condition() is true: nothing wakes a test when another process acts."""
+    """Polls until condition() is true: nothing wakes a test when another process acts. `what`: a text, or a function that makes it
+    when it did not happen."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise CopperError(f"{what} did not happen within {seconds} s")
+            raise CopperError(f"{what() if callable(what) else what} did not happen within {seconds} s")
         time.sleep(0.02)
 
 

@@ -15,7 +15,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "mount"), str(HERE.parent / "cluster"), str(HERE.parent / "fidelity"), str(HERE.parent / "realfs"),
+sys.path[:0] = [str(HERE), *(str(HERE.parent / part) for part in ("mount", "cluster", "fidelity", "realfs")),
                 str(HERE.parents[1] / "bench")]
 
 from copper import REPOSITORY, build_directory, handle_termination, is_built_with_thread_sanitizer

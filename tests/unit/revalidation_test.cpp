@@ -50,7 +50,7 @@ TEST(ReadVersions, ARoundHasAllFilesWhereTheyAreFew) {
     versions.note(a_directory, "/", {});
     versions.note(a_file, "/f", {.size = 1});
     versions.note(a_file, "/g", {.size = 1});
-    versions.note(a_file, "/f", {.size = 1});
+    versions.note(a_file, "/f", {.size = 2});
     const ReadVersions::Paths all = {{"/", {}}, {"/f", {.size = 1}}, {"/g", {.size = 1}}};
     for (int round = 0; round < 2; ++round) {
         auto found = versions.next_round();
