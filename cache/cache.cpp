@@ -15,14 +15,9 @@ bool is_extent(const ObjectKey& key) {
 Cache::Cache(Options options, Fetch fetch)
     : options_(std::move(options)), fetch_(std::move(fetch)), eviction_(options_.budget_bytes) {}
 
-Guarded<Cache::Shard>& Cache::shard_of(const ObjectKey& key) {
-    // The hash map inside a shard uses the low bits.
-    return shards_[(hash_of(key) >> 48U) % shard_count];
-}
-
 std::uint64_t Cache::footprint(const ObjectKey& key, const Object& object) {
     constexpr std::size_t pointer = sizeof(void*);
-    constexpr std::size_t map_node = 2 * pointer + sizeof(Shard::value_type) + pointer;  // and its bucket
+    constexpr std::size_t map_node = 2 * pointer + sizeof(Slots::value_type) + pointer;  // and its bucket
     constexpr std::size_t kept = 2 * pointer + sizeof(Kept);  // and the counts of the shared_ptr
     constexpr std::size_t queue_node = 2 * pointer + sizeof(KeptPtr);
     constexpr std::size_t expiry_node = 5 * pointer + sizeof(KeptPtr);
@@ -45,8 +40,9 @@ void Cache::get(const ObjectKey& any_generation, Waiter waiter, FetchFor why) {
     bool first = false;
     bool urges = false;  // demand joins a guess
     {
-        auto shard = shard_of(key).lock();
-        Slot& slot = (*shard)[key];
+        Slots::accessor found;
+        slots_.insert(found, key);
+        Slot& slot = found->second;
         if (is_current(slot)) {
             hit = slot.kept->object;
             // For an extent, a request does not predict another one: the kernel keeps file bytes itself, and
@@ -86,9 +82,8 @@ ObjectPtr Cache::find(const ObjectKey& key) {
     KeptPtr kept;
     ObjectPtr object;
     {
-        auto shard = shard_of(key).lock();
-        const auto slot = shard->find(key);
-        if (slot == shard->end() || !is_current(slot->second)) {
+        Slots::const_accessor slot;
+        if (!slots_.find(slot, key) || !is_current(slot->second)) {
             return nullptr;
         }
         kept = slot->second.kept;
@@ -115,10 +110,9 @@ ObjectPtr Cache::use(const ObjectKey& key) {
 
 Foresight Cache::foresight(const ObjectKey& any_generation) {
     const ObjectKey key = current(any_generation);
-    auto shard = shard_of(key).lock();
-    const auto slot = shard->find(key);
+    Slots::const_accessor slot;
     const bool is_foreseen =
-        slot != shard->end() && (is_current(slot->second) || !slot->second.waiters.empty());
+        slots_.find(slot, key) && (is_current(slot->second) || !slot->second.waiters.empty());
     return is_foreseen ? Foresight::foreseen : Foresight::unforeseen;
 }
 
@@ -134,33 +128,22 @@ bool Cache::may_be_outdated(const ObjectKey& key, const Object& object) const {
 }
 
 void Cache::drop_outdated() {
-    for (auto& guarded : shards_) {
-        std::vector<KeptPtr> dropped;
-        {
-            auto shard = guarded.lock();
-            for (auto slot = shard->begin(); slot != shard->end();) {
-                const auto current = slot++;
-                Slot& content = current->second;
-                const ObjectKey& key = current->first;
-                if (content.kept != nullptr &&
-                    (key.generation != generations_.of(key) || may_be_outdated(key, *content.kept->object))) {
-                    dropped.push_back(std::move(content.kept));
-                    if (content.waiters.empty()) {
-                        shard->erase(current);
-                    }
-                }
-            }
-        }
-        for (const auto& kept : dropped) {
+    eviction_.for_each([this](const KeptPtr& kept) {
+        const ObjectKey& key = kept->key;
+        Slots::accessor slot;
+        if (slots_.find(slot, key) && slot->second.kept == kept &&
+            (key.generation != generations_.of(key) || may_be_outdated(key, *kept->object))) {
+            slots_.erase(slot);
             eviction_.remove(kept);
         }
-    }
+    });
 }
 
 void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Copy copy) {
     const TimePoint now = options_.clock();
     auto lifetime = object->lifetime;
-    if (may_be_outdated(key, *object)) {
+    const bool is_doubtful = may_be_outdated(key, *object);
+    if (is_doubtful) {
         lifetime = std::min(lifetime.value_or(doubtful_lifetime), doubtful_lifetime);
     }
     const auto expires = lifetime ? std::optional(now + *lifetime) : std::nullopt;
@@ -169,8 +152,9 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Copy copy) {
     std::uint32_t demands = 0;
     KeptPtr replaced;
     {
-        auto shard = shard_of(key).lock();
-        Slot& slot = (*shard)[key];
+        Slots::accessor found;
+        slots_.insert(found, key);
+        Slot& slot = found->second;
         waiters.swap(slot.waiters);
         demands = std::exchange(slot.demands, 0);
         replaced = std::exchange(slot.kept, kept);
@@ -185,24 +169,24 @@ void Cache::deliver(const ObjectKey& key, const ObjectPtr& object, Copy copy) {
     for (const auto& leaving : eviction_.admit(kept, now)) {
         forget(leaving);
     }
+    // A drop_outdated() meanwhile did not see it: it was not admitted yet.
+    if (!is_doubtful && may_be_outdated(key, *object) && forget(kept)) {
+        eviction_.remove(kept);
+    }
     for (const auto& waiter : waiters) {
         waiter(object);
     }
 }
 
-// Removes `kept` from its shard, unless a newer object replaced it.
-void Cache::forget(const KeptPtr& kept) {
-    auto shard = shard_of(kept->key).lock();
-    const auto slot = shard->find(kept->key);
-    if (slot != shard->end() && slot->second.kept == kept) {
-        shard->erase(slot);
-    }
+// Removes `kept`. False: something else has removed or replaced it.
+bool Cache::forget(const KeptPtr& kept) {
+    Slots::accessor slot;
+    return slots_.find(slot, kept->key) && slot->second.kept == kept && slots_.erase(slot);
 }
 
 void Cache::replace(const ObjectKey& key, const ObjectPtr& object, ObjectPtr equal) {
-    auto shard = shard_of(key).lock();
-    const auto slot = shard->find(key);
-    if (slot != shard->end() && slot->second.kept != nullptr && slot->second.kept->object == object) {
+    Slots::accessor slot;
+    if (slots_.find(slot, key) && slot->second.kept != nullptr && slot->second.kept->object == object) {
         slot->second.kept->object.swap(equal);
     }
 }

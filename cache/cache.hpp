@@ -1,16 +1,17 @@
 // One node's cache: objects by key, and one in-flight entry for each object that is being fetched.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include <tbb/concurrent_hash_map.h>
+
 #include "base/clock.hpp"
-#include "base/guarded.hpp"
 #include "cache/eviction.hpp"
 #include "cache/generations.hpp"
 #include "cache/object.hpp"
@@ -111,19 +112,23 @@ class Cache {
         FetchFor why = FetchFor::demand;  // demand if any of the waiters is
         std::uint32_t demands = 0;        // of the waiters
     };
-    using Shard = std::unordered_map<ObjectKey, Slot, ObjectKeyHash>;
-    static constexpr std::size_t shard_count = 64;
+    struct HashCompare {
+        static std::size_t hash(const ObjectKey& key) { return hash_of(key); }
+        static bool equal(const ObjectKey& one, const ObjectKey& other) { return one == other; }
+    };
+    // An accessor locks one slot. TBB's own allocator would keep the memory of what is evicted.
+    using Slots = tbb::concurrent_hash_map<ObjectKey, Slot, HashCompare,
+                                           std::allocator<std::pair<const ObjectKey, Slot>>>;
 
-    Guarded<Shard>& shard_of(const ObjectKey& key);
     // All memory allocated for an object and its entry.
     static std::uint64_t footprint(const ObjectKey& key, const Object& object);
     bool is_current(const Slot& slot) const;
     bool may_be_outdated(const ObjectKey& key, const Object& object) const;
-    void forget(const KeptPtr& kept);
+    bool forget(const KeptPtr& kept);
 
     const Options options_;
     const Fetch fetch_;
-    std::array<Guarded<Shard>, shard_count> shards_;
+    Slots slots_;
     Eviction eviction_;
     Generations generations_;
     std::atomic<std::uint64_t> hits_ = 0, misses_ = 0, waiting_ = 0;

@@ -12,6 +12,7 @@ constexpr std::size_t ghosts_max = std::size_t{1} << 17;
 // For one admission; then objects leave even if they were used. The progress loop waits meanwhile, and a
 // cache that was never full may hold a million objects that are due for the main queue.
 constexpr int moves_max = 4096;
+constexpr std::size_t walked_at_once = 1024;
 
 bool is_of_reader(const Kept& kept) {
     return kept.copy == Copy::of_reader;
@@ -51,6 +52,7 @@ std::vector<KeptPtr> Eviction::admit(const KeptPtr& kept, TimePoint now) {
     kept->place_ = stays ? Kept::Place::main_queue : Kept::Place::small_queue;
     Queue& queue = queues->of(*kept);
     kept->position_ = queue.objects.insert(queue.objects.end(), kept);
+    kept->walk_ = queues->walks;
     queue.bytes += kept->bytes;
     if (kept->expires) {
         kept->expiring_ = queues->expiring.emplace(*kept->expires, kept);
@@ -64,6 +66,32 @@ void Eviction::remove(const KeptPtr& taken_out) {
         take_out(*queues, *taken_out);
     }
     taken_out->place_ = Kept::Place::gone;
+}
+
+// The small queue first: what moves to the main queue meanwhile is shown there.
+void Eviction::for_each(const std::function<void(const KeptPtr&)>& show) {
+    const std::lock_guard walking(walking_);
+    ++queues_.lock()->walks;
+    for (Queue Queues::*const queue : {&Queues::small_queue, &Queues::main_queue}) {
+        bool is_end = false;
+        while (!is_end) {
+            std::vector<KeptPtr> some;
+            {
+                auto queues = queues_.lock();
+                Objects& objects = ((*queues).*queue).objects;
+                auto next = queues->walk.value_or(objects.begin());
+                for (std::size_t count = 0; next != objects.end() && count < walked_at_once;
+                     ++next, ++count) {
+                    if (std::exchange((*next)->walk_, queues->walks) != queues->walks) {
+                        some.push_back(*next);
+                    }
+                }
+                is_end = next == objects.end();
+                queues->walk = is_end ? std::nullopt : std::optional(next);
+            }
+            std::for_each(some.begin(), some.end(), show);
+        }
+    }
 }
 
 Eviction::Usage Eviction::usage() const {
@@ -123,7 +151,15 @@ void Eviction::let_leave(Queues& queues, Kept& kept, Admission& admission) {
     admission.leaving.push_back(take_out(queues, kept));
 }
 
+// Before `kept` leaves its position.
+void Eviction::walk_past(Queues& queues, const Kept& kept) {
+    if (queues.walk == kept.position_) {
+        ++*queues.walk;
+    }
+}
+
 void Eviction::move_to_end(Queues& queues, Kept& kept, Kept::Place place) {
+    walk_past(queues, kept);
     Queue& from = queues.of(kept);
     kept.place_ = place;
     Queue& to = queues.of(kept);
@@ -135,6 +171,7 @@ void Eviction::move_to_end(Queues& queues, Kept& kept, Kept::Place place) {
 KeptPtr Eviction::take_out(Queues& queues, Kept& kept) {
     Queue& queue = queues.of(kept);
     KeptPtr taken = *kept.position_;
+    walk_past(queues, kept);
     queue.objects.erase(kept.position_);
     queue.bytes -= kept.bytes;
     if (kept.expires) {

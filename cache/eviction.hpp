@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <unordered_set>
 #include <vector>
@@ -42,7 +44,7 @@ class Kept {
     }
 
     const ObjectKey key;
-    ObjectPtr object;           // guarded by the lock of the cache's shard
+    ObjectPtr object;           // guarded by the cache's lock of this key
     const std::uint64_t bytes;  // all it takes from the budget
     const std::optional<TimePoint> expires;
     const Copy copy;
@@ -58,6 +60,7 @@ class Kept {
     Place place_ = Place::arriving;
     bool is_new_ = true;                     // of a reader's copy: in its first round of the main queue
     std::list<KeptPtr>::iterator position_;  // if in a queue
+    std::uint64_t walk_ = 0;                 // the last one that has shown it, or that it came too late for
     std::multimap<TimePoint, KeptPtr>::iterator expiring_;  // if in a queue and `expires`
 };
 
@@ -95,11 +98,16 @@ class Eviction {
     // The cache removed this object itself. Harmless for one that has left already or was never admitted.
     void remove(const KeptPtr& taken_out);
 
+    // Shows all objects that were admitted before and stay until it is their turn, once. Others go on
+    // meanwhile, and so may `show`; a second call waits.
+    void for_each(const std::function<void(const KeptPtr&)>& show);
+
     Usage usage() const;
 
   private:
+    using Objects = std::list<KeptPtr>;
     struct Queue {
-        std::list<KeptPtr> objects;  // the next one to leave is in front
+        Objects objects;  // the next one to leave is in front
         std::uint64_t bytes = 0;
     };
     struct Queues {
@@ -109,6 +117,8 @@ class Eviction {
         std::deque<std::uint64_t> ghosts;  // hashes of keys, the oldest in front
         std::unordered_set<std::uint64_t> ghosts_by_hash;
         std::uint64_t evictions = 0;
+        std::uint64_t walks = 0;                // by for_each(), through one queue after the other
+        std::optional<Objects::iterator> walk;  // where it goes on
 
         std::uint64_t objects() const { return small_queue.objects.size() + main_queue.objects.size(); }
         std::uint64_t bytes() const { return small_queue.bytes + main_queue.bytes; }
@@ -125,11 +135,13 @@ class Eviction {
     static void let_leave(Queues& queues, Kept& kept, Admission& admission);
     static void move_to_end(Queues& queues, Kept& kept, Kept::Place place);
     static KeptPtr take_out(Queues& queues, Kept& kept);
+    static void walk_past(Queues& queues, const Kept& kept);
     static void remember(Queues& queues, const ObjectKey& key);
 
     const std::uint64_t budget_bytes_;
     const std::uint64_t main_bytes_max_;
     mutable Guarded<Queues> queues_;
+    std::mutex walking_;
 };
 
 }  // namespace copper

@@ -25,6 +25,7 @@ class Copper(CMakePackage):
     depends_on("mpi")
     depends_on("ncurses")
     depends_on("spdlog")
+    depends_on("tbb")
     depends_on("tomlplusplus")
     depends_on("util-linux")  # libmount
     depends_on("xxhash")

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <functional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "cache/cache.hpp"
@@ -406,6 +407,43 @@ TEST(Eviction, TheFirstOneOfACacheFullOfUsedObjectsLooksAtAPartOfThem) {
     const auto leaving = admit(count);
     ASSERT_EQ(leaving.size(), 1U);
     EXPECT_EQ(leaving[0]->key, extent_key(4096)) << "those before it have moved to the main queue";
+}
+
+// While it shows them, others leave, come, and move from one queue to the other.
+TEST(Eviction, ShowsAllThatStay) {
+    Eviction eviction(5000);
+    std::set<KeptPtr> gone;
+    const auto admit = [&](int number) {
+        const ObjectKey key = listing_key(number);
+        const auto kept = std::make_shared<Kept>(key, object_of(key), 1, std::nullopt);
+        const auto leaving = eviction.admit(kept, {});
+        gone.insert(leaving.begin(), leaving.end());
+        return kept;
+    };
+    std::mt19937 random(1);
+    std::vector<KeptPtr> all;
+    for (int number = 0; number < 5000; ++number) {
+        all.push_back(admit(number));
+        all[random() % all.size()]->use();
+        all[random() % all.size()]->use();
+    }
+    std::set<KeptPtr> shown;
+    eviction.for_each([&](const KeptPtr& kept) {
+        EXPECT_TRUE(shown.insert(kept).second);
+        if (random() % 4 == 0) {
+            const KeptPtr& removed = all[random() % all.size()];
+            eviction.remove(removed);
+            gone.insert(removed);
+        }
+        admit(static_cast<int>(5000 + shown.size()));
+        all[random() % all.size()]->use();
+    });
+    std::size_t stayed = 0;
+    for (const KeptPtr& kept : all) {
+        EXPECT_TRUE(shown.contains(kept) || gone.contains(kept)) << to_string(kept->key);
+        stayed += gone.contains(kept) ? 0 : 1;
+    }
+    EXPECT_GT(stayed, 100U);
 }
 
 }  // namespace
