@@ -1,6 +1,9 @@
 // What the parts of a request cost by themselves: build/bench/copper_micro [--benchmark_filter=REGEX]
 #include <benchmark/benchmark.h>
 #include <sodium.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -9,8 +12,12 @@
 #include <vector>
 
 #include "base/checksum.hpp"
+#include "base/path.hpp"
+#include "base/trees.hpp"
+#include "base/unique_fd.hpp"
 #include "cache/cache.hpp"
 #include "cache/codec.hpp"
+#include "cache/entry_resolver.hpp"
 #include "collectives/topology.hpp"
 #include "fabric/envelope.hpp"
 #include "wire/wire.hpp"
@@ -62,6 +69,50 @@ void cache_lookup(benchmark::State& state) {  // all threads the same keys
     }
 }
 BENCHMARK(cache_lookup)->ThreadRange(1, 8)->UseRealTime();
+
+// What bench/scale takes for a request that a node's cache answers, besides the kernel's part: looking a name
+// up, and handing over a part of a file. Its bytes go to pages of a memfd here, as they do to those of a file
+// in a mirror.
+void hit_lookup(benchmark::State& state) {
+    static const Trees trees({"/lus"});
+    const auto keys = keys_of(0);
+    std::vector<Listing::NewEntry> names;
+    for (const ObjectKey& key : keys) {
+        names.push_back({std::string(base_name(key.path)), {}, {.mode = S_IFREG | 0644U}});
+        cache.deliver({.kind = ObjectKind::entry, .path = key.path},
+                      make_object(Listing({names.back()}, Listing::Detail::attributes)));
+    }
+    const std::string directory(parent_path(keys.front().path));
+    Directory listed;
+    listed.entries = names.size();
+    listed.names = Listing(names, Listing::Detail::names_only);
+    cache.deliver({.kind = ObjectKind::directory, .path = directory}, make_object(std::move(listed)));
+    EntryResolver entries(cache, trees);
+    std::size_t i = 0;
+    for (auto _ : state) {
+        entries.resolve(directory, names[i++ % names.size()].name, [](const Resolution& resolution) {
+            bool is_there = resolution.found && resolution.found->has_value();
+            benchmark::DoNotOptimize(is_there);
+        });
+    }
+}
+BENCHMARK(hit_lookup);
+
+void hit_read(benchmark::State& state) {
+    const auto bytes = static_cast<std::size_t>(state.range());
+    const ObjectKey key{ObjectKind::extent, "/lus/sw/lib/libtorch.so", 1};
+    cache.deliver(key, make_object(Extent{{}, copy_to_blob(std::vector<std::byte>(bytes))}));
+    const UniqueFd pages(::memfd_create("pages", 0));
+    for (auto _ : state) {
+        cache.get(key, [&](const ObjectPtr& object) {
+            const Blob& blob = object->extent()->blob;
+            benchmark::DoNotOptimize(::pwrite(pages.get(), blob.data.get(), blob.size, 0));
+            benchmark::DoNotOptimize(::ftruncate(pages.get(), 0));
+        });
+    }
+    state.SetBytesProcessed(state.iterations() * state.range());
+}
+BENCHMARK(hit_read)->Arg(4 << 10)->Arg(128 << 10)->Arg(extent_bytes);
 
 using Bytes = std::vector<std::byte>;
 

@@ -31,7 +31,15 @@ struct Words {
     std::uint32_t nodes = 64;
     std::uint32_t processes = 12;
     std::uint32_t cores = 0;
+    double contention = 1;
     double slowness = 1;
+    double pace = 1;
+    double spread = 0;
+    std::uint32_t nodes_per_straggler = 0;
+    double straggler = 1.5;
+    std::uint64_t seed = 1;
+    std::string profile_trace;
+    std::string contents;
     std::size_t parts = 1;
     std::uint32_t readers = 16;
     std::uint32_t large_file = 0;
@@ -55,13 +63,18 @@ ImportScenario slower(ImportScenario scenario, double slowness) {
     scale(scenario.network.overhead);
     scale(scenario.request);
     scale(scenario.wake);
+    scale(scenario.hit_lookup);
+    scale(scenario.hit_read);
+    scenario.answered_bytes_per_us /= slowness;
     scale(scenario.operation);
     scenario.network.checked_bytes_per_us /= slowness;
     scenario.bytes_per_us /= slowness;
     return scenario;
 }
 
-ImportReport import(const std::string& run, const ImportTrace& trace, const ImportScenario& scenario) {
+// `earlier_trace`: of the job whose profile is replayed.
+ImportReport import(const std::string& run, const ImportTrace& trace, const ImportTrace& earlier_trace,
+                    const ImportScenario& scenario) {
     if (run == "direct") {
         return import_directly(trace, scenario);
     }
@@ -70,7 +83,12 @@ ImportReport import(const std::string& run, const ImportTrace& trace, const Impo
     }
     ImportScenario earlier = scenario;
     earlier.nodes = recording_nodes;
-    return import_through_copper(trace, scenario, import_through_copper(trace, earlier).recorded);
+    earlier.seed += 1'000'000;
+    return import_through_copper(trace, scenario, import_through_copper(earlier_trace, earlier).recorded);
+}
+
+tl::expected<ImportTrace, std::string> trace_of(const Words& words) {
+    return words.large_file != 0 ? trace_of_a_large_file(words.large_file) : read_trace(words.trace);
 }
 
 int simulate(const Words& words) {
@@ -78,19 +96,29 @@ int simulate(const Words& words) {
     if (!model) {
         return fail(model.error());
     }
-    const auto trace =
-        words.large_file != 0 ? trace_of_a_large_file(words.large_file) : read_trace(words.trace);
+    const auto trace = trace_of(words);
     if (!trace) {
         return fail(trace.error());
     }
-    const ImportScenario scenario = slower({.nodes = words.nodes,
+    const auto earlier = words.profile_trace.empty() ? trace : read_trace(words.profile_trace);
+    if (!earlier) {
+        return fail(earlier.error());
+    }
+    const ImportScenario scenario = slower({.seed = words.seed,
+                                            .nodes = words.nodes,
                                             .processes = words.processes,
                                             .readers = words.readers,
                                             .filesystem = *model,
+                                            .contents = words.contents,
+                                            .pace = words.pace,
+                                            .spread = words.spread,
+                                            .nodes_per_straggler = words.nodes_per_straggler,
+                                            .straggler = words.straggler,
                                             .parts = words.parts,
-                                            .cores = words.cores},
+                                            .cores = words.cores,
+                                            .contention = words.contention},
                                            words.slowness);
-    const ImportReport report = import(words.run, *trace, scenario);
+    const ImportReport report = import(words.run, *trace, *earlier, scenario);
     nlohmann::ordered_json operations;
     for (std::size_t i = 0; i < report.operations.size(); ++i) {
         operations[copper::bench::operation_names[i]] = report.operations[i];
@@ -101,6 +129,7 @@ int simulate(const Words& words) {
                                         {"processes", words.processes},
                                         {"parts", words.parts},
                                         {"seconds", seconds(report.duration)},
+                                        {"seconds_median_node", seconds(report.median)},
                                         {"seconds_local", seconds(trace->duration_local)},
                                         {"operations", operations},
                                         {"bytes_read", report.bytes_read},
@@ -160,10 +189,32 @@ int main(int count, char** arguments) {
         ->capture_default_str();
     app.add_option("--cores", words.cores, "All nodes share one machine with so many cores; 0: they do not")
         ->capture_default_str();
+    app.add_option("--contention", words.contention,
+                   "Work takes so many times as long while all other cores are busy")
+        ->check(CLI::Range(1.0, 100.0))
+        ->capture_default_str();
     app.add_option("--slowness", words.slowness,
                    "Messages and requests take so many times the processor time that docs/scale.md has")
         ->check(CLI::Range(0.01, 100.0))
         ->capture_default_str();
+    app.add_option("--seed", words.seed, "Decides when nodes start, and how fast they are")
+        ->capture_default_str();
+    app.add_option("--pace", words.pace, "Nodes take so many times as long as the recorded one")
+        ->check(CLI::Range(0.01, 100.0))
+        ->capture_default_str();
+    app.add_option("--spread", words.spread, "and up to this share longer, each another time")
+        ->check(CLI::Range(0.0, 10.0))
+        ->capture_default_str();
+    app.add_option("--nodes-per-straggler", words.nodes_per_straggler,
+                   "Of so many nodes, one takes --straggler times as long; 0: there is none")
+        ->capture_default_str();
+    app.add_option("--straggler", words.straggler)->check(CLI::Range(1.0, 100.0))->capture_default_str();
+    app.add_option(
+        "--profile-trace", words.profile_trace,
+        "A recording of the job whose profile is replayed; the same as --trace if it is not given");
+    app.add_option("--contents", words.contents,
+                   "Where the recorded files lie on this machine: what they contain is guessed from")
+        ->check(CLI::ExistingDirectory);
     app.add_option("--parts", words.parts, "Into which the import is cut to save memory")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();

@@ -17,12 +17,14 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr auto lustre_latency = std::chrono::microseconds(700);
 constexpr double lustre_client_bandwidth = 2e9;
+constexpr double lustre_total_bandwidth = 650e9;  // of Grand and Eagle at ALCF, each
 
 Model lustre() {
     return {.metadata_latency = lustre_latency,
             .metadata_rate = 20'000,
             .data_latency = lustre_latency,
-            .client_bandwidth = lustre_client_bandwidth};
+            .client_bandwidth = lustre_client_bandwidth,
+            .total_bandwidth = lustre_total_bandwidth};
 }
 
 Model busy() {

@@ -34,6 +34,10 @@ nanoseconds time_of(double amount, double per_us) {
     return nanoseconds(static_cast<std::int64_t>(amount / per_us * 1000));
 }
 
+nanoseconds slower(nanoseconds time, double slowness) {
+    return std::chrono::round<nanoseconds>(time * slowness);
+}
+
 nanoseconds since_start(TimePoint time) {
     return time.time_since_epoch();
 }
@@ -41,7 +45,8 @@ nanoseconds since_start(TimePoint time) {
 // The cores of one machine, each of which does one thing after the other; or enough of them.
 class Cores {
   public:
-    explicit Cores(std::uint32_t count) : free_(count) {}
+    // Work takes `contention` times as long while all other cores are busy.
+    Cores(std::uint32_t count, double contention) : free_(count), contention_(contention) {}
 
     // When work that may begin at `from` is done.
     TimePoint run(TimePoint from, nanoseconds work) {
@@ -49,13 +54,18 @@ class Cores {
             return from + work;
         }
         TimePoint& first = *std::min_element(free_.begin(), free_.end());
-        first = std::max(first, from) + work;
+        const TimePoint begin = std::max(first, from);
+        const auto busy =
+            std::count_if(free_.begin(), free_.end(), [begin](TimePoint free) { return free > begin; });
+        const bool is_last = static_cast<std::size_t>(busy) + 1 == free_.size();
+        first = begin + (is_last ? slower(work, contention_) : work);
         return first;
     }
     bool are_shared() const { return !free_.empty(); }
 
   private:
     std::vector<TimePoint> free_;
+    const double contention_;
 };
 
 // What the servers are asked, by all clients.
@@ -139,10 +149,14 @@ class Program {
     // Answers the request, at once or later.
     using Ask = std::function<void(std::size_t request)>;
 
-    Program(Events& events, Cores& cores, const Schedule& schedule, Ask ask)
+    // `processes` do the same at the same time, `slowness` times as slowly as the recorded one.
+    Program(Events& events, Cores& cores, const Schedule& schedule, std::uint32_t processes, double slowness,
+            Ask ask)
         : events_(events),
           cores_(cores),
           schedule_(schedule),
+          processes_(processes),
+          slowness_(slowness),
           ask_(std::move(ask)),
           is_answered_(schedule.requests.size()) {}
 
@@ -166,12 +180,16 @@ class Program {
             return;
         }
         is_working_ = true;
-        work(is_end ? schedule_.work_at_end : schedule_.requests[next_].work);
+        work(slower(is_end ? schedule_.work_at_end : schedule_.requests[next_].work, slowness_));
     }
 
     void work(nanoseconds left) {
         const nanoseconds slice = cores_.are_shared() ? std::min(left, time_slice) : left;
-        events_.at(cores_.run(events_.now(), slice), [this, rest = left - slice] {
+        TimePoint worked_by_all{};
+        for (std::uint32_t process = 0; process < processes_; ++process) {
+            worked_by_all = std::max(worked_by_all, cores_.run(events_.now(), slice));
+        }
+        events_.at(worked_by_all, [this, rest = left - slice] {
             if (rest > nanoseconds(0)) {
                 work(rest);
             } else {
@@ -193,6 +211,8 @@ class Program {
     Events& events_;
     Cores& cores_;
     const Schedule& schedule_;
+    const std::uint32_t processes_;
+    const double slowness_;
     const Ask ask_;
     std::size_t next_ = 0;
     std::size_t answers_ = 0;  // of Schedule::by_answer, without a gap
@@ -211,10 +231,29 @@ std::vector<TimePoint> start_times(const ImportScenario& scenario) {
     return times;
 }
 
-void note_end(ImportReport& report, const Program& program) {
-    report.wrong += program.ended() ? 0 : 1;
-    const auto ended = program.ended().value_or(TimePoint{}).time_since_epoch();
-    report.duration = std::max(report.duration, std::chrono::round<microseconds>(ended));
+// How many times as long each node takes for all that it does.
+std::vector<double> slownesses(const ImportScenario& scenario) {
+    std::mt19937_64 random(scenario.seed + 1);
+    std::vector<double> found;
+    for (std::uint32_t node = 0; node < scenario.nodes; ++node) {
+        const bool is_straggler = scenario.nodes_per_straggler != 0 &&
+                                  node % scenario.nodes_per_straggler == scenario.nodes_per_straggler - 1;
+        const double share = static_cast<double>(random() % 1000) / 1000;
+        found.push_back(scenario.pace * (1 + scenario.spread * share) *
+                        (is_straggler ? scenario.straggler : 1));
+    }
+    return found;
+}
+
+void note_ends(ImportReport& report, const std::vector<const Program*>& programs) {
+    std::vector<TimePoint> ended;
+    for (const Program* program : programs) {
+        report.wrong += program->ended() ? 0 : 1;
+        ended.push_back(program->ended().value_or(TimePoint{}));
+    }
+    std::sort(ended.begin(), ended.end());
+    report.duration = std::chrono::round<microseconds>(since_start(ended.back()));
+    report.median = std::chrono::round<microseconds>(since_start(ended[ended.size() / 2]));
 }
 
 // ---- directly
@@ -228,6 +267,7 @@ bool is_asked_by_each_process(Operation operation) {
 
 void ImportReport::add(const ImportReport& next) {
     duration += next.duration;
+    median += next.median;
     for (std::size_t i = 0; i < operations.size(); ++i) {
         operations[i] += next.operations[i];
     }
@@ -246,7 +286,7 @@ std::uint64_t ImportReport::all_operations() const {
 
 ImportReport import_directly(const ImportTrace& trace, const ImportScenario& scenario) {
     Events events;
-    Cores cores(scenario.cores);
+    Cores cores(scenario.cores, scenario.contention);
     Filesystem filesystem(scenario.filesystem);
     const Schedule schedule(trace, microseconds(0), [](const auto&) { return true; });
     struct Node {
@@ -255,9 +295,11 @@ ImportReport import_directly(const ImportTrace& trace, const ImportScenario& sce
         explicit Node(Filesystem& filesystem) : client(filesystem) {}
     };
     std::deque<Node> nodes;
-    for (const TimePoint start : start_times(scenario)) {
+    const auto starts = start_times(scenario);
+    const auto slowness = slownesses(scenario);
+    for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
         Node& node = nodes.emplace_back(filesystem);
-        node.program = std::make_unique<Program>(events, cores, schedule, [&](std::size_t number) {
+        const auto ask = [&](std::size_t number) {
             const auto& request = trace.requests[number];
             const TimePoint reached = cores.run(events.now(), request.took);
             const TimePoint answered = filesystem.ask(
@@ -266,14 +308,18 @@ ImportReport import_directly(const ImportTrace& trace, const ImportScenario& sce
                  .bytes = request.operation == Operation::read ? request.bytes : 0,
                  .count = is_asked_by_each_process(request.operation) ? scenario.processes : 1});
             events.at(answered, [&node, number] { node.program->answer(number); });
-        });
-        events.at(start, [&node] { node.program->start(); });
+        };
+        node.program =
+            std::make_unique<Program>(events, cores, schedule, scenario.processes, slowness[rank], ask);
+        events.at(starts[rank], [&node] { node.program->start(); });
     }
     events.run();
     ImportReport report{.operations = filesystem.operations, .bytes_read = filesystem.bytes_read};
+    std::vector<const Program*> programs;
     for (const Node& node : nodes) {
-        note_end(report, *node.program);
+        programs.push_back(node.program.get());
     }
+    note_ends(report, programs);
     return report;
 }
 
@@ -290,7 +336,8 @@ class Node final : public Protocol::Effects {
 
     // It has this object since an earlier part.
     void put(const ObjectKey& key, const ObjectPtr& object) { cache_.deliver(key, object); }
-    void start();
+    bool has(const ObjectKey& key) { return cache_.find(key) != nullptr; }
+    void start() { program_.start(); }
     // As rank 0 does when it is launched.
     void replay(const Profile& profile);
     Profile recorded() const { return {.uses = uses_.since(0)}; }
@@ -301,7 +348,7 @@ class Node final : public Protocol::Effects {
     // Protocol::Effects
     void send(std::span<const Rank> to, const Message& message) override;
     ObjectPtr find(const ObjectKey& key) override { return cache_.find(key); }
-    void deliver(const ObjectKey& key, const ObjectPtr& object) override { cache_.deliver(key, object); }
+    void deliver(const ObjectKey& key, const ObjectPtr& object) override;
     std::uint64_t backlog_bytes(Rank to) override;
     std::uint64_t backlog_bytes() override;
     void read(const ObjectKey& key) override;
@@ -336,12 +383,14 @@ class Node final : public Protocol::Effects {
     Filesystem::Client& client();
 
     void ask(std::size_t number);
+    void answer(std::size_t number);
     void list(std::size_t number, const std::string& path);
     void read_file(std::size_t number, const ImportTrace::Request& request);
     void check(bool is_right);
 
     World& world_;
     const Rank self_;
+    const double slowness_;
     UseLog uses_{[this] { return now(); }};
     Cache cache_;
     Guesses::Counters guess_counters_;
@@ -362,9 +411,14 @@ class Node final : public Protocol::Effects {
 
 // What a part of an import leaves to the next one.
 struct Carried {
-    std::vector<TraceStore::Client> knows;       // by node
-    std::vector<std::uint64_t> cache_bytes;      // by node: of all objects that it got
-    std::map<ObjectKey, std::uint64_t> reads{};  // of all nodes
+    struct Object {
+        std::uint64_t reads = 0;      // of all nodes
+        std::uint64_t nodes = 0;      // that got it
+        std::vector<bool> missing{};  // by node: does not have it; empty: all have it
+    };
+    std::vector<TraceStore::Client> knows;   // by node
+    std::vector<std::uint64_t> cache_bytes;  // by node: of all objects that it got
+    std::map<ObjectKey, Object> objects{};   // that were read
 };
 
 struct World {
@@ -372,11 +426,13 @@ struct World {
         : trace(its_trace),
           scenario(its_scenario),
           carried(its_carried),
-          cores(scenario.cores),
+          cores(scenario.cores, scenario.contention),
           filesystem(scenario.filesystem),
-          store(trace, std::chrono::round<microseconds>(scenario.filesystem.metadata_latency)),
+          store(trace, std::chrono::round<microseconds>(scenario.filesystem.metadata_latency),
+                scenario.contents),
           schedule(trace, scenario.request, [](const auto& request) { return is_asked(request.operation); }),
           trees({std::string(ImportTrace::root)}),
+          slowness(slownesses(scenario)),
           shared_client(filesystem) {
         for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
             nodes.push_back(std::make_unique<Node>(*this, Rank{rank}));
@@ -424,9 +480,11 @@ struct World {
     const TraceStore store;
     const Schedule schedule;
     const Trees trees;
+    const std::vector<double> slowness;  // of each node
     // On one machine, all daemons read through one mount.
     Filesystem::Client shared_client;
     std::unordered_map<const Object*, std::pair<ObjectPtr, std::pair<std::uint64_t, Lane>>> frames;
+    TimePoint last_delivery{};
     ImportReport report;
     std::vector<std::unique_ptr<Node>> nodes;
 };
@@ -434,6 +492,7 @@ struct World {
 Node::Node(World& world, Rank self)
     : world_(world),
       self_(self),
+      slowness_(world.slowness[self.value]),
       cache_({.budget_bytes = std::uint64_t{1} << 34U,
               .readers = std::min(world.scenario.readers, world.scenario.nodes),
               .clock = [this] { return now(); },
@@ -446,15 +505,18 @@ Node::Node(World& world, Rank self)
           {.membership = {.size = world.scenario.nodes, .self = self, .readers = world.scenario.readers},
            .mover = {}},
           world.trees, *this),
-      program_(world.events, world.cores, world.schedule, [this](std::size_t request) { ask(request); }),
+      program_(world.events, world.cores, world.schedule, world.scenario.processes, slowness_,
+               [this](std::size_t request) { ask(request); }),
       own_client_(world.filesystem) {}
 
 TimePoint Node::now() const {
     return world_.events.now();
 }
 
-void Node::start() {
-    program_.start();
+void Node::deliver(const ObjectKey& key, const ObjectPtr& object) {
+    world_.last_delivery = now();
+    ++world_.carried.objects[key].nodes;
+    cache_.deliver(key, object);
 }
 
 // The nodes use the same, so one tells what all of them use.
@@ -478,8 +540,9 @@ void Node::in_loop(nanoseconds work, std::function<void()> run) {
 
 void Node::finish_in_loop(TimePoint from, nanoseconds work, std::function<void()> run) {
     const bool sleeps = loop_free_ < from && world_.cores.are_shared();
-    loop_free_ = world_.cores.run(std::max(from, loop_free_),
-                                  work + (sleeps ? world_.scenario.wake : microseconds(0)));
+    loop_free_ =
+        world_.cores.run(std::max(from, loop_free_),
+                         slower(work + (sleeps ? world_.scenario.wake : microseconds(0)), slowness_));
     const auto turn = [this, run = std::move(run)] {
         run();
         tick_when_due();
@@ -529,7 +592,7 @@ void Node::transmit(Rank to, const std::shared_ptr<const Message>& message, std:
     world_.report.bytes_sent += bytes;
     world_.note((std::uint64_t{self_.value} << 32U) | to.value);
     world_.note(bytes);
-    loop_free_ = world_.cores.run(std::max(now(), loop_free_), network.overhead);
+    loop_free_ = world_.cores.run(std::max(now(), loop_free_), slower(network.overhead, slowness_));
     // Small messages pass large ones on the link.
     TimePoint& link = link_free_[static_cast<std::size_t>(lane)];
     const nanoseconds transfer = time_of(static_cast<double>(bytes), network.bytes_per_us);
@@ -566,7 +629,7 @@ std::uint64_t Node::backlog_bytes(Rank to) {
 // ---- reading the filesystem, as ProgressLoop and its pool do
 
 void Node::read(const ObjectKey& key) {
-    ++world_.carried.reads[key];
+    ++world_.carried.objects[key].reads;
     const bool is_shared = world_.cores.are_shared();
     const auto read = std::make_shared<Read>(Read{
         .key = key, .steps = world_.store.steps_of(key, world_.carried.knows[is_shared ? 0 : self_.value])});
@@ -610,6 +673,18 @@ void Node::check(bool is_right) {
     world_.report.wrong += is_right ? 0 : 1;
 }
 
+// Once a core has handed the answer over.
+void Node::answer(std::size_t number) {
+    const ImportScenario& scenario = world_.scenario;
+    const ImportTrace::Request& request = world_.trace.requests[number];
+    const nanoseconds work =
+        request.operation == Operation::read
+            ? scenario.hit_read + time_of(static_cast<double>(request.bytes), scenario.answered_bytes_per_us)
+            : scenario.hit_lookup;
+    world_.events.at(world_.cores.run(now(), slower(work, slowness_)),
+                     [this, number] { program_.answer(number); });
+}
+
 void Node::ask(std::size_t number) {
     const ImportTrace::Request& request = world_.trace.requests[number];
     switch (request.operation) {
@@ -618,7 +693,7 @@ void Node::ask(std::size_t number) {
             entries_.resolve(std::string(parent_path(request.path)), std::string(base_name(request.path)),
                              [this, number, &request](const Resolution& resolution) {
                                  check(resolution.found && resolution.found->has_value() == request.is_found);
-                                 program_.answer(number);
+                                 answer(number);
                              });
             break;
         case Operation::readdir:
@@ -637,12 +712,12 @@ void Node::list(std::size_t number, const std::string& path) {
         const Directory* directory = object->directory();
         check(directory != nullptr);
         if (directory == nullptr || directory->entries == 0) {
-            program_.answer(number);
+            answer(number);
             return;
         }
         get_piece(cache_, path, object, 0, [this, number](const Piece& piece) {
             check(piece.names != nullptr);
-            program_.answer(number);
+            answer(number);
         });
     });
 }
@@ -651,7 +726,7 @@ void Node::read_file(std::size_t number, const ImportTrace::Request& request) {
     const auto* entry = world_.store.find(request.path);
     if (entry == nullptr || request.bytes == 0) {
         check(entry != nullptr);
-        program_.answer(number);
+        answer(number);
         return;
     }
     ObjectKey key{
@@ -666,7 +741,7 @@ void Node::read_file(std::size_t number, const ImportTrace::Request& request) {
                          begins = key.index == 0](const ObjectPtr& object) {
             check(object->extent() != nullptr);
             if (--*missing == 0) {
-                program_.answer(number);
+                answer(number);
             }
             if (begins && request.offset == 0) {
                 guesses_.read(request.path, object, foresight);
@@ -688,13 +763,23 @@ void Node::read_file(std::size_t number, const ImportTrace::Request& request) {
 
 namespace {
 
+std::vector<bool> nodes_without(World& world, const ObjectKey& key) {
+    std::vector<bool> missing;
+    for (const auto& node : world.nodes) {
+        missing.push_back(!node->has(key));
+    }
+    return missing;
+}
+
 ImportReport import_part(const ImportTrace& part, const ImportScenario& scenario, Carried& carried,
-                         const Profile* profile) {
+                         const Profile* profile, bool is_last) {
     World world(part, scenario, carried);
-    for (const auto& [key, count] : carried.reads) {
+    for (const auto& [key, carried_object] : carried.objects) {
         const ObjectPtr object = world.store.read(key);
-        for (const auto& node : world.nodes) {
-            node->put(key, object);
+        for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
+            if (carried_object.missing.empty() || !carried_object.missing[rank]) {
+                world.nodes[rank]->put(key, object);
+            }
         }
     }
     for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
@@ -712,11 +797,21 @@ ImportReport import_part(const ImportTrace& part, const ImportScenario& scenario
     report.recorded.push_back(world.nodes.front()->recorded());
     report.operations = world.filesystem.operations;
     report.bytes_read = world.filesystem.bytes_read;
+    std::vector<const Program*> programs;
     for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
         const Node& node = *world.nodes[rank];
-        note_end(report, node.program());
+        programs.push_back(&node.program());
         report.direct_reads += node.protocol().mover().counters().direct_reads;
         carried.cache_bytes[rank] += node.cache_bytes();
+    }
+    note_ends(report, programs);
+    if (!is_last) {  // what goes on for guesses takes its time, too
+        const auto end = std::chrono::round<microseconds>(since_start(world.last_delivery));
+        report.duration = std::max(report.duration, end);
+        report.median = std::max(report.median, end);
+        for (auto& [key, object] : carried.objects) {
+            object.missing = object.nodes < scenario.nodes ? nodes_without(world, key) : std::vector<bool>();
+        }
     }
     return report;
 }
@@ -745,7 +840,7 @@ std::vector<ImportTrace> parts_of(const ImportTrace& trace, std::size_t count) {
 
 // What nobody asks for any more, neither a program nor Guesses, which fetches small files of directories in
 // use.
-void forget_unused(std::map<ObjectKey, std::uint64_t>& reads, const TraceStore& store,
+void forget_unused(std::map<ObjectKey, Carried::Object>& objects, const TraceStore& store,
                    std::span<const ImportTrace> parts_left) {
     std::set<std::string_view> used;
     for (const auto& part : parts_left) {
@@ -754,8 +849,8 @@ void forget_unused(std::map<ObjectKey, std::uint64_t>& reads, const TraceStore& 
             used.insert(parent_path(request.path));
         }
     }
-    std::erase_if(reads, [&](const auto& read) {
-        const std::string& path = read.first.path;
+    std::erase_if(objects, [&](const auto& object) {
+        const std::string& path = object.first.path;
         const auto* entry = store.find(path);
         const bool may_be_guessed = entry != nullptr && S_ISREG(entry->attributes.mode) &&
                                     entry->attributes.size <= extent_bytes &&
@@ -770,17 +865,18 @@ ImportReport import_through_copper(const ImportTrace& trace, const ImportScenari
                                    std::span<const Profile> recorded) {
     Carried carried{.knows = std::vector<TraceStore::Client>(scenario.nodes),
                     .cache_bytes = std::vector<std::uint64_t>(scenario.nodes)};
-    const TraceStore store(trace, microseconds(0));
+    const TraceStore store(trace, microseconds(0), {});
     const auto parts = parts_of(trace, scenario.parts);
     ImportReport report;
     ImportScenario later = scenario;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        report.add(import_part(parts[i], later, carried, i < recorded.size() ? &recorded[i] : nullptr));
+        report.add(import_part(parts[i], later, carried, i < recorded.size() ? &recorded[i] : nullptr,
+                               i + 1 == parts.size()));
         later.start_skew = microseconds(0);
-        for (const auto& [key, count] : carried.reads) {
-            report.most_reads_of_an_object = std::max(report.most_reads_of_an_object, count);
+        for (const auto& [key, object] : carried.objects) {
+            report.most_reads_of_an_object = std::max(report.most_reads_of_an_object, object.reads);
         }
-        forget_unused(carried.reads, store, std::span(parts).subspan(i + 1));
+        forget_unused(carried.objects, store, std::span(parts).subspan(i + 1));
     }
     report.cache_bytes_max = *std::max_element(carried.cache_bytes.begin(), carried.cache_bytes.end());
     return report;

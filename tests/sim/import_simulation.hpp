@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/slow_filesystem/model.hpp"
@@ -37,17 +38,30 @@ struct ImportScenario {
     std::uint32_t processes = 1;  // per node
     std::uint32_t readers = 16;
     bench::Model filesystem;
+    // Where the recorded files lie on this machine. Without it, nothing is guessed from what they contain.
+    std::string contents{};
     Network network = {};
     microseconds start_skew{100'000};  // the processes of a node start within this time
+    // All that a node does takes `pace` times as long as recorded and assumed, up to a share of `spread`
+    // more, differently on each node, and of every so many nodes, one takes `straggler` times as long.
+    double pace = 1;
+    double spread = 0;
+    std::uint32_t nodes_per_straggler = 0;  // 0: there is none
+    double straggler = 1;
     // The import is cut into so many parts, which are simulated one after the other: a node then holds the
-    // state of one part only. All nodes wait for each other at the end of a part, and what they have learnt
-    // about each other's use of files begins anew, so parts make a job slower, never faster.
+    // state of one part only. At the end of a part, all nodes wait until each of them has nothing more to do,
+    // and what they have learnt about each other's use of files begins anew.
     std::size_t parts = 1;
     // The processor time of a request to a FUSE filesystem and its answer. It is part of the trace; what the
     // daemon is not asked for does not cost it.
     microseconds request{15};
+    // Of the daemon, for what its cache answers: a name, a part of a file, and each byte of that.
+    nanoseconds hit_lookup{600};
+    nanoseconds hit_read{5'000};
+    double answered_bytes_per_us = 1'500;
     // All nodes and the filesystem share one machine with so many cores. 0: each node has enough of its own.
     std::uint32_t cores = 0;
+    double contention = 1;  // work takes so many times as long while all other cores are busy
     // On such a machine, whatever wakes a progress loop that sleeps: a message (its sender rings), or an
     // event of its own node.
     microseconds wake{36};
@@ -58,6 +72,7 @@ struct ImportScenario {
 
 struct ImportReport {
     microseconds duration{0};  // until the last process is done
+    microseconds median{0};    // until those of half of the nodes are done
     std::array<std::uint64_t, bench::operation_names.size()> operations{};
     std::uint64_t bytes_read = 0;
     std::uint64_t messages = 0;

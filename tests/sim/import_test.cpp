@@ -1,6 +1,7 @@
 // A recorded import of scipy.stats, on simulated nodes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tests/sim/import_simulation.hpp"
@@ -73,6 +74,39 @@ TEST(Import, InPartsReadsEachObjectOnce) {
     expect_right(first);
     EXPECT_EQ(first.recorded.size(), scenario.parts);
     expect_right(import_through_copper(trace(), scenario, first.recorded));
+}
+
+TEST(Import, PartsMakeAJobSlower) {
+    ImportScenario scenario = on_lustre(16);
+    const ImportReport whole = import_through_copper(trace(), scenario);
+    for (const std::size_t parts : {2U, 4U, 16U, 32U}) {
+        scenario.parts = parts;
+        EXPECT_GE(import_through_copper(trace(), scenario).duration, whole.duration) << parts;
+    }
+}
+
+TEST(Import, AHitTakesItsTime) {
+    ImportScenario scenario = on_lustre(2);
+    scenario.hit_lookup = scenario.hit_read = std::chrono::nanoseconds(0);
+    const ImportReport free = import_through_copper(trace(), scenario);
+    scenario.hit_lookup = std::chrono::microseconds(100);
+    const auto lookups = static_cast<std::uint64_t>(
+        std::count_if(trace().requests.begin(), trace().requests.end(),
+                      [](const auto& request) { return request.operation == Operation::lookup; }));
+    // Some are made at once.
+    EXPECT_GE(import_through_copper(trace(), scenario).duration,
+              free.duration + lookups / 2 * std::chrono::microseconds(100));
+}
+
+TEST(Import, AStragglerIsWaitedForByNobody) {
+    ImportScenario scenario = on_lustre(16);
+    const ImportReport equal = import_through_copper(trace(), scenario);
+    scenario.nodes_per_straggler = 16;
+    scenario.straggler = 3;
+    const ImportReport report = import_through_copper(trace(), scenario);
+    expect_right(report);
+    EXPECT_GT(report.duration, trace().duration * 2);
+    EXPECT_LT(report.median, equal.median * 11 / 10);
 }
 
 TEST(Import, ASeedReplaysExactly) {

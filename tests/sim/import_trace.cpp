@@ -1,14 +1,18 @@
 #include "tests/sim/import_trace.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/path.hpp"
+#include "base/unique_fd.hpp"
 
 namespace copper::sim {
 namespace {
@@ -121,8 +125,11 @@ ImportTrace trace_of_a_large_file(std::uint32_t extents) {
     return trace;
 }
 
-TraceStore::TraceStore(const ImportTrace& trace, microseconds operation_time)
-    : trace_(trace), operation_time_(operation_time), zeros_(std::make_shared<std::byte[]>(extent_bytes)) {
+TraceStore::TraceStore(const ImportTrace& trace, microseconds operation_time, std::string contents)
+    : trace_(trace),
+      operation_time_(operation_time),
+      contents_(std::move(contents)),
+      zeros_(std::make_shared<std::byte[]>(extent_bytes)) {
     for (const auto& [directory, entries] : trace.directories) {
         for (const auto& entry : entries) {
             entries_.emplace(join_path(directory, entry.name), entry);
@@ -205,7 +212,25 @@ ObjectPtr TraceStore::read_extent(const ObjectKey& key) const {
     const auto bytes = static_cast<std::size_t>(std::min(extent_bytes, size - std::min(size, offset)));
     // A checksum that nobody verifies.
     return make_object(
-        Extent{.attributes = entry->attributes, .blob = {.data = zeros_, .size = bytes, .checksum = 1}});
+        Extent{.attributes = entry->attributes,
+               .blob = {.data = bytes_of(key.path, offset, bytes), .size = bytes, .checksum = 1}});
+}
+
+std::shared_ptr<const std::byte[]> TraceStore::bytes_of(const std::string& path, std::uint64_t offset,
+                                                        std::size_t size) const {
+    if (contents_.empty()) {
+        return zeros_;
+    }
+    const std::string place = contents_ + path.substr(ImportTrace::root.size());
+    const UniqueFd file(::open(place.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat status {};
+    if (!file || ::fstat(file.get(), &status) != 0 ||
+        static_cast<std::uint64_t>(status.st_size) != find(path)->attributes.size) {
+        return zeros_;
+    }
+    auto bytes = std::make_shared<std::byte[]>(size);
+    const auto got = ::pread(file.get(), bytes.get(), size, static_cast<off_t>(offset));
+    return got == static_cast<ssize_t>(size) ? bytes : zeros_;
 }
 
 void TraceStore::add_lookups(const std::string& path, Client& client, std::vector<Step>& steps) const {

@@ -46,12 +46,12 @@ tl::expected<ImportTrace, std::string> read_trace(const std::string& path);
 // A program that reads a file of so many extents, one after the other, as fast as it gets them.
 ImportTrace trace_of_a_large_file(std::uint32_t extents);
 
-// Answers as PosixBacking does that reads the recorded directories. The bytes of files are zeros, and all
-// share one piece of memory. Immutable.
+// Answers as PosixBacking does that reads the recorded directories. Immutable.
 class TraceStore {
   public:
-    // `operation_time`: Directory::operation_time. `trace` must outlive this.
-    TraceStore(const ImportTrace& trace, microseconds operation_time);
+    // `operation_time`: Directory::operation_time. `contents`: where the recorded files lie on this machine;
+    // without it, and of files that have another size there, all bytes are zeros. `trace` must outlive this.
+    TraceStore(const ImportTrace& trace, microseconds operation_time, std::string contents);
 
     ObjectPtr read(const ObjectKey& key) const;
     // Nothing if the path is absent.
@@ -73,11 +73,14 @@ class TraceStore {
 
   private:
     Directory directory_of(const std::string& path) const;
+    std::shared_ptr<const std::byte[]> bytes_of(const std::string& path, std::uint64_t offset,
+                                                std::size_t size) const;
     ObjectPtr read_extent(const ObjectKey& key) const;
     void add_lookups(const std::string& path, Client& client, std::vector<Step>& steps) const;
 
     const ImportTrace& trace_;
     const microseconds operation_time_;
+    const std::string contents_;
     std::map<std::string, Listing::NewEntry> entries_;  // by path
     const std::shared_ptr<const std::byte[]> zeros_;
 };
