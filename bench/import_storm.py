@@ -43,9 +43,9 @@ def package_tree(package="numpy"):
 
 
 @functools.lru_cache
-def mirrored_variables(root, options, **variables):
+def mirrored_variables(prefix, root, options, **variables):
     """What `copper env` changes of these variables, and adds to them."""
-    done = subprocess.run([copper_program(), "env", "--mount", root, *options], env=clean_environment(**variables),
+    done = subprocess.run([*prefix, copper_program(), "env", "--mount", root, *options], env=clean_environment(**variables),
                           check=True, capture_output=True, text=True)
     return dict(word.split("=", 1) for word in shlex.split(done.stdout) if word != "export")
 
@@ -58,6 +58,7 @@ class Workload:
     variables: dict = dataclasses.field(default_factory=dict)  # of the processes, besides the usual ones
     env_options: tuple = ()  # of `copper env`
     libraries: list = dataclasses.field(default_factory=list)  # directories of shared libraries that the packages need
+    prefix: tuple = ()                                         # in front of each command: enters the namespace of a mirror
 
     def environment(self, root=""):
         """Of a process that imports below `root`: a mount (then as `copper env` makes it), or nothing for the direct way."""
@@ -65,7 +66,7 @@ class Workload:
         if self.libraries:
             paths["LD_LIBRARY_PATH"] = ":".join(self.libraries)
         direct = clean_environment(**paths, PYTHONDONTWRITEBYTECODE=1, **self.variables)
-        return {**direct, **mirrored_variables(root, self.env_options, **paths)} if root else direct
+        return {**direct, **mirrored_variables(self.prefix, root, self.env_options, **paths)} if root else direct
 
     def command(self, root=""):
         # Packages of the standard library may be named too; all others must come from the trees.
@@ -73,7 +74,7 @@ class Workload:
                 f"found = [getattr(sys.modules[name], '__file__', None) or '' for name in {self.packages!r}]\n"
                 f"lost = [f for f in found if not f.startswith({tuple(root + tree for tree in self.trees)!r})]\n"
                 "sys.exit(f'not imported from the tree: {lost}' if lost else 0)")
-        return [PYTHON, "-c", code]
+        return [*self.prefix, PYTHON, "-c", code]
 
 
 @dataclasses.dataclass

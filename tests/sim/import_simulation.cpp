@@ -380,7 +380,6 @@ class Node final : public Protocol::Effects {
 
     void begin_reads();
     void next_step(const std::shared_ptr<Read>& read);
-    Filesystem::Client& client();
 
     void ask(std::size_t number);
     void answer(std::size_t number);
@@ -432,8 +431,7 @@ struct World {
                 scenario.contents),
           schedule(trace, scenario.request, [](const auto& request) { return is_asked(request.operation); }),
           trees({std::string(ImportTrace::root)}),
-          slowness(slownesses(scenario)),
-          shared_client(filesystem) {
+          slowness(slownesses(scenario)) {
         for (std::uint32_t rank = 0; rank < scenario.nodes; ++rank) {
             nodes.push_back(std::make_unique<Node>(*this, Rank{rank}));
         }
@@ -481,8 +479,6 @@ struct World {
     const Schedule schedule;
     const Trees trees;
     const std::vector<double> slowness;  // of each node
-    // On one machine, all daemons read through one mount.
-    Filesystem::Client shared_client;
     std::unordered_map<const Object*, std::pair<ObjectPtr, std::pair<std::uint64_t, Lane>>> frames;
     TimePoint last_delivery{};
     ImportReport report;
@@ -630,9 +626,8 @@ std::uint64_t Node::backlog_bytes(Rank to) {
 
 void Node::read(const ObjectKey& key) {
     ++world_.carried.objects[key].reads;
-    const bool is_shared = world_.cores.are_shared();
-    const auto read = std::make_shared<Read>(Read{
-        .key = key, .steps = world_.store.steps_of(key, world_.carried.knows[is_shared ? 0 : self_.value])});
+    const auto read = std::make_shared<Read>(
+        Read{.key = key, .steps = world_.store.steps_of(key, world_.carried.knows[self_.value])});
     world_.events.at(now(), [this, read] { next_step(read); });
 }
 
@@ -645,10 +640,6 @@ void Node::begin_reads() {
             begin_reads();
         });
     }
-}
-
-Filesystem::Client& Node::client() {
-    return world_.cores.are_shared() ? world_.shared_client : own_client_;
 }
 
 void Node::next_step(const std::shared_ptr<Read>& read) {
@@ -664,7 +655,7 @@ void Node::next_step(const std::shared_ptr<Read>& read) {
                                  world_.scenario.operation * step.count +
                                      time_of(static_cast<double>(step.bytes), world_.scenario.bytes_per_us));
     }
-    world_.events.at(world_.filesystem.ask(client(), asked, step), [this, read] { next_step(read); });
+    world_.events.at(world_.filesystem.ask(own_client_, asked, step), [this, read] { next_step(read); });
 }
 
 // ---- the kernel's requests, as fuse/ answers them

@@ -24,10 +24,11 @@ KEEPER = 'mount --make-rshared / && mount --bind "$1" "$2" && echo ready && read
 
 
 class OwnClients(Copper):
-    def __init__(self, slow, nodes, **more):
+    def __init__(self, slow, nodes, below=("",), **more):
+        """`below`: which parts of the filesystem are the trees, "/a/b" for instance."""
         self.place = slow.directory
         self.tree = f"{self.place}/tree"
-        super().__init__(nodes=nodes, trees=[self.tree], **more)
+        super().__init__(nodes=nodes, trees=[self.tree + part for part in below], **more)
         self.clients = [slow.mount() for _ in range(nodes)]
         self.keeper = None
 
