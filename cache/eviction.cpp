@@ -1,6 +1,7 @@
 #include "cache/eviction.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace copper {
@@ -159,10 +160,13 @@ void Eviction::walk_past(Queues& queues, const Kept& kept) {
 }
 
 void Eviction::move_to_end(Queues& queues, Kept& kept, Kept::Place place) {
-    walk_past(queues, kept);
     Queue& from = queues.of(kept);
     kept.place_ = place;
     Queue& to = queues.of(kept);
+    if (&from == &to && std::next(kept.position_) == to.objects.end()) {
+        return;  // it is there, and a walk still has to see it
+    }
+    walk_past(queues, kept);
     to.objects.splice(to.objects.end(), from.objects, kept.position_);
     from.bytes -= kept.bytes;
     to.bytes += kept.bytes;

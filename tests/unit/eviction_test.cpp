@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
 #include <functional>
 #include <random>
@@ -444,6 +445,32 @@ TEST(Eviction, ShowsAllThatStay) {
         stayed += gone.contains(kept) ? 0 : 1;
     }
     EXPECT_GT(stayed, 100U);
+}
+
+// The last one is alone, and gets another round, when a walk has come to it.
+TEST(Eviction, ShowsAnObjectThatStaysLast) {
+    Eviction eviction(10000);  // 9000 for the main queue
+    const auto admit = [&](int number, std::uint64_t bytes) {
+        const ObjectKey key = listing_key(number);
+        const auto kept = std::make_shared<Kept>(key, object_of(key), bytes, std::nullopt, Copy::of_reader);
+        EXPECT_TRUE(eviction.admit(kept, {}).empty());
+        return kept;
+    };
+    std::vector<KeptPtr> all;
+    for (int number = 0; number < 1024; ++number) {  // as many as a walk shows at once
+        all.push_back(admit(number, 1));
+    }
+    all.push_back(admit(1024, 7976));
+    std::set<KeptPtr> shown;
+    eviction.for_each([&](const KeptPtr& kept) {
+        if (shown.empty()) {
+            std::for_each(all.begin(), all.end() - 1, [&](const KeptPtr& one) { eviction.remove(one); });
+            all.back()->use();
+            admit(1025, 1025);
+        }
+        shown.insert(kept);
+    });
+    EXPECT_TRUE(shown.contains(all.back()));
 }
 
 }  // namespace
