@@ -55,13 +55,12 @@ double seconds(microseconds time) {
     return std::chrono::duration<double>(time).count();
 }
 
-// All that a core does takes so many times as long as where the scenario's costs were measured.
+// All that a core does for Copper takes so many times as long as where the scenario's costs were measured.
 ImportScenario slower(ImportScenario scenario, double slowness) {
     const auto scale = [slowness](auto& cost) {
         cost = std::chrono::round<std::decay_t<decltype(cost)>>(cost * slowness);
     };
     scale(scenario.network.overhead);
-    scale(scenario.request);
     scale(scenario.wake);
     scale(scenario.hit_lookup);
     scale(scenario.hit_read);
@@ -194,7 +193,7 @@ int main(int count, char** arguments) {
         ->check(CLI::Range(1.0, 100.0))
         ->capture_default_str();
     app.add_option("--slowness", words.slowness,
-                   "Messages and requests take so many times the processor time that docs/scale.md has")
+                   "Messages and hits take so many times the processor time that docs/scale.md has")
         ->check(CLI::Range(0.01, 100.0))
         ->capture_default_str();
     app.add_option("--seed", words.seed, "Decides when nodes start, and how fast they are")
