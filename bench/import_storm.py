@@ -7,7 +7,6 @@ machine: what is compared is Copper's cost, not the disk's. What Copper spares a
 
 import argparse
 import dataclasses
-import functools
 import mmap
 import os
 import pathlib
@@ -42,8 +41,7 @@ def package_tree(package="numpy"):
     return os.path.dirname(os.path.realpath(found.stdout.strip()))
 
 
-@functools.lru_cache
-def mirrored_variables(prefix, root, options, **variables):
+def mirrored_variables(root, variables, prefix=(), options=()):
     """What `copper env` changes of these variables, and adds to them."""
     done = subprocess.run([*prefix, copper_program(), "env", "--mount", root, *options], env=clean_environment(**variables),
                           check=True, capture_output=True, text=True)
@@ -66,7 +64,7 @@ class Workload:
         if self.libraries:
             paths["LD_LIBRARY_PATH"] = ":".join(self.libraries)
         direct = clean_environment(**paths, PYTHONDONTWRITEBYTECODE=1, **self.variables)
-        return {**direct, **mirrored_variables(self.prefix, root, self.env_options, **paths)} if root else direct
+        return {**direct, **mirrored_variables(root, paths, self.prefix, self.env_options)} if root else direct
 
     def command(self, root=""):
         # Packages of the standard library may be named too; all others must come from the trees.

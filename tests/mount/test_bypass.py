@@ -85,7 +85,7 @@ class Bypass(MountTestCase):
     def environment(self, *places, **variables):
         """What `copper env` makes of an environment where these directories are first in PATH."""
         variables["PATH"] = ":".join([*places, clean_environment()["PATH"]])
-        return {**clean_environment(**variables), **mirrored_variables(self.root, (), **variables)}
+        return {**clean_environment(**variables), **mirrored_variables(self.root, variables)}
 
     def run_copper(self, *words):
         return [copper_program(), "run", "--view", "paths", "--mount", self.root, *words]

@@ -189,7 +189,7 @@ class Check(MountTestCase):
                 lines = (done.stdout if verb == ["run"] else done.stderr).splitlines()
                 environments.append({line for line in lines if not line.startswith(("LD_DEBUG", "LD_PRELOAD=", "_=",
                                                                                     "COPPER_CHECK_DIRECTORY="))})
-            self.assertEqual(*environments)
+            self.assertEqual(environments[0], environments[1])
 
     def test_output_does_not_count(self):
         script = f"echo x > {self.tree}/output; cat {self.tree}/output"

@@ -81,4 +81,5 @@ class Witness:
 
 
 if __name__ == "__main__":
-    Witness(*sys.argv[1:]).run()
+    ROOT, TREE = sys.argv[1:]
+    Witness(ROOT, TREE).run()
