@@ -169,7 +169,7 @@ Message publication_of(std::int64_t bytes) {  // an extent; 0: a small listing
     Blob blob = copy_to_blob(random_bytes(static_cast<std::size_t>(bytes)));
     blob.checksum = checksum_of(blob.span());  // as who read the file leaves it
     const ObjectPtr object = bytes == 0 ? listing_of(50) : make_object(Extent{{}, std::move(blob)});
-    return Publication{.key = {bytes == 0 ? ObjectKind::directory : ObjectKind::extent, "/lus/sw/lib/x"},
+    return Publication{.key = {bytes == 0 ? ObjectKind::batch : ObjectKind::extent, "/lus/sw/lib/x"},
                        .root = {},
                        .lane = Lane::bulk,
                        .object = object};

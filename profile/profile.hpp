@@ -83,7 +83,7 @@ class JoinedUses {
 // What to fetch ahead next time: what the last run used, then what earlier runs used, as far as it fits.
 Profile merged(const Profile& earlier, Profile run);
 
-// The bytes of a file (profile.fbs), and back. An error says what is wrong with them. Decoding trusts
+// The bytes of a file, and back. An error says what is wrong with them. Decoding trusts
 // nothing.
 std::string encode(const Profile& profile);
 tl::expected<Profile, std::string> decode_profile(std::string_view bytes);

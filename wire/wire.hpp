@@ -1,4 +1,4 @@
-// Messages as bytes. The format is the schema wire.fbs. Everything that arrives is verified before use:
+// Messages as bytes; wire.cpp describes the format. Everything that arrives is verified before use:
 // structure, checksum, ranges, names and paths.
 #pragma once
 

@@ -15,7 +15,6 @@ class Copper(CMakePackage):
     depends_on("cmake@3.21:", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("cli11", type="build")
-    depends_on("flatbuffers", type="build")
     depends_on("nlohmann-json", type="build")
     depends_on("tl-expected", type="build")
     depends_on("hwloc@2:")

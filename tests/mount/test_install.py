@@ -16,7 +16,7 @@ from pages import block_with
 
 VERSION = re.search(r"project\(copper VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text())[1]
 # What CMake and recipes call the same package, where letter case, "_" and "lib" are not all that differs.
-PACKAGES = {"flatc": "flatbuffers", "fuse3": "fuse", "fuse3-dev": "fuse", "mount": "util-linux", "ncursesw": "ncurses",
+PACKAGES = {"fuse3": "fuse", "fuse3-dev": "fuse", "mount": "util-linux", "ncursesw": "ncurses",
             "pkgconf": "pkgconfig", "tl-expected": "expected"}
 MULTIARCH = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
 
