@@ -1,7 +1,6 @@
 #include "collectives/mover.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -16,53 +15,6 @@ constexpr std::size_t levels_max = 16;
 
 // Other nodes wait for answers during a tick. The next tick does the rest.
 constexpr std::size_t due_of_a_tick_max = 1024;
-
-// Errors that come of a path or of what lies there, whoever reads it. (EAGAIN: it changes all the time.
-// E2BIG: it is more than Copper takes.) Any other may be the trouble of one node: of its mount, its network,
-// its ticket, its resources.
-constexpr std::array errors_of_all_nodes = {
-    EAGAIN, E2BIG, EFBIG, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOTSUP, EOVERFLOW, ERANGE,
-};
-
-// Nothing if the object is beyond doubt.
-std::optional<int> doubt_of(const Object& object) {
-    const bool is_empty = (object.listing() != nullptr && object.listing()->size() == 0) ||
-                          (object.directory() != nullptr && object.directory()->entries == 0);
-    if (is_empty) {
-        return Finding::empty;
-    }
-    const int error = object.error().value();
-    const bool is_doubtful =
-        error != 0 && std::ranges::find(errors_of_all_nodes, error) == errors_of_all_nodes.end();
-    return is_doubtful ? std::optional(error) : std::nullopt;
-}
-
-ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
-    if (finding.error != Finding::empty) {
-        return make_error(finding.error);
-    }
-    if (kind == ObjectKind::names) {
-        return make_object(Directory(), error_lifetime);  // it has other names by now: none
-    }
-    return kind == ObjectKind::directory ? make_object(Directory())
-                                         : make_object(Listing({}, Listing::Detail::attributes));
-}
-
-// Nobody has confirmed what this node found, and other nodes may find something better.
-ObjectPtr for_a_while(const ObjectPtr& object) {
-    Content content = object->content;
-    if (auto* directory = std::get_if<Directory>(&content)) {
-        directory->is_proven = false;
-    }
-    return make_object(std::move(content),
-                       std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
-}
-
-// Two nodes have met the same error. It has taken two reads, so it is kept twice as long as one that takes
-// one read: many programs may ask for what nobody may read.
-ObjectPtr confirmed(const ObjectPtr& object) {
-    return object->error() ? make_object(object->content, 2 * error_lifetime) : object;
-}
 
 template <typename Options>
 Options with_deadline(Options options, std::chrono::milliseconds deadline) {
@@ -99,29 +51,19 @@ Route Mover::route(const ObjectKey& key) const {
     return membership_.route(key);
 }
 
-const Finding* Mover::own_finding(const Wait& wait) const {
-    const auto found = std::ranges::find(wait.findings, membership_.self(), &Finding::reader);
-    return found != wait.findings.end() ? &*found : nullptr;
-}
-
 // The node to ask. Nothing if this node must read the object.
 std::optional<Rank> Mover::next_hop(const ObjectKey& key, const Wait& wait) const {
     if (own_finding(wait) == nullptr) {
         return membership_.parent(route(key));
     }
-    std::vector<Rank> tried;
-    for (const Finding& finding : wait.findings) {
-        tried.push_back(finding.reader);
-    }
+    const std::vector<Rank> tried = wait.opinions.readers();
     const auto next = tried.size() < findings_max ? membership_.next_reader(key, tried) : std::nullopt;
     if (next) {
         return next;
     }
-    const auto slow = std::ranges::find_if(wait.findings, [this](const Finding& finding) {
-        return finding.error == ETIMEDOUT && finding.reader != membership_.self() &&
-               membership_.is_alive(finding.reader);
-    });
-    return slow != wait.findings.end() ? std::optional(slow->reader) : std::nullopt;  // it still reads
+    const std::vector<Rank> slow = wait.opinions.slow_besides(membership_.self());
+    const auto reads = std::ranges::find_if(slow, [this](Rank rank) { return membership_.is_alive(rank); });
+    return reads != slow.end() ? std::optional(*reads) : std::nullopt;
 }
 
 // The node to ask after waiting for the parent in vain.
@@ -211,14 +153,14 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
     }
     if (reading_.has(key)) {
         if (is_passed_on) {  // by a node that waits for the end of this slow read
-            wait.findings = interest.findings;
+            wait.opinions = Opinions(interest.findings);
             waiting_.read_here(key);
         }
         if (interest.attempt > 0 || is_passed_on) {
             tell_working({&from, 1}, key);
         }
     } else if (is_passed_on) {
-        wait.findings = interest.findings;
+        wait.opinions = Opinions(interest.findings);
         read(key, wait, Reading::Purpose::in_office, interest.spent);
         tell_working(wait.askers, key);
     } else if (joined == Waiting::Joined::first) {
@@ -285,7 +227,7 @@ void Mover::ask(Rank whom, const ObjectKey& key, const Wait& wait, Asks what) {
                  .origin = wait.origin,
                  .wanted = by_several ? Interest::Wanted::by_several : Interest::Wanted::by_one_perhaps,
                  .why = wait.why,
-                 .findings = own_finding(wait) != nullptr ? wait.findings : std::vector<Finding>(),
+                 .findings = own_finding(wait) != nullptr ? wait.opinions.findings() : std::vector<Finding>(),
                  .spent = reading_.has(key) ? reading_.spent(key, now_) : std::chrono::milliseconds(0),
                  .is_urging = what == Asks::for_haste,
                  .news = membership_.news()});
@@ -474,31 +416,31 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {
-    const auto doubt = doubt_of(*object);
-    const bool is_agreed =
-        doubt && std::any_of(wait.findings.begin(), wait.findings.end(), [&](const Finding& finding) {
-            return finding.error == *doubt && finding.reader != membership_.self();
-        });
-    if (!doubt) {
-        publish(key, object);
-    } else if (is_agreed) {
-        publish(key, confirmed(object));
-    } else if (!pass_on(key, wait, *doubt)) {
-        publish(key, membership_.size() > 1 ? for_a_while(object) : object);
+    switch (wait.opinions.on(*object, membership_.self())) {
+        case Opinions::Verdict::believe:
+            publish(key, object);
+            break;
+        case Opinions::Verdict::believe_longer:
+            publish(key, confirmed(object));
+            break;
+        case Opinions::Verdict::ask_another:
+            if (!pass_on(key, wait, *doubt_of(*object))) {
+                publish(key, membership_.size() > 1 ? for_a_while(object) : object);
+            }
+            break;
     }
 }
 
 // False if there is no node to pass the read on to.
 bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
-    const auto own = std::ranges::find(wait.findings, membership_.self(), &Finding::reader);
-    if (own != wait.findings.end()) {
-        own->error = error;  // the read was slow and has now failed; another node is already reading
-        return wait.asked().has_value();
+    const bool is_passed_on = own_finding(wait) != nullptr;
+    wait.opinions.set({.reader = membership_.self(), .error = error});
+    if (is_passed_on) {
+        return wait.asked().has_value();  // the read was slow; another node is already reading
     }
-    wait.findings.push_back({.reader = membership_.self(), .error = error});
     const auto next = next_hop(key, wait);
     if (!next) {
-        wait.findings.pop_back();
+        wait.opinions.forget(membership_.self());
         return false;
     }
     ++counters_.passed_on;
@@ -550,7 +492,7 @@ void Mover::review_way(const ObjectKey& key, Wait& wait) {
         return;
     }
     if (!wait.asked()) {
-        if (queued_for == Reading::Purpose::in_office && wait.findings.empty() && next_hop(key, wait)) {
+        if (queued_for == Reading::Purpose::in_office && wait.opinions.empty() && next_hop(key, wait)) {
             // Another node holds the office now, and reads what is still in the queue.
             reading_.drop(key);
             waiting_.begin_again(key, now_);
@@ -620,8 +562,7 @@ void Mover::on_due(const Reading::Due& due) {
         tell_working(wait->askers, due.key);
         return;
     }
-    const bool is_slow_for_all =
-        std::ranges::find(wait->findings, ETIMEDOUT, &Finding::error) != wait->findings.end();
+    const bool is_slow_for_all = !wait->opinions.slow_besides(membership_.self()).empty();
     if (!is_slow_for_all) {
         pass_on(due.key, *wait, ETIMEDOUT);
     }

@@ -124,7 +124,7 @@ class Mover {
     std::optional<Rank> next_hop(const ObjectKey& key, const Wait& wait) const;
     std::optional<Rank> other_way(const ObjectKey& key, const Wait& wait) const;
     std::chrono::microseconds early_by(const ObjectKey& key) const;
-    const Finding* own_finding(const Wait& wait) const;
+    const Finding* own_finding(const Wait& wait) const { return wait.opinions.of(membership_.self()); }
 
     void fetch(const ObjectKey& key, Wait& wait);
     void urge(const ObjectKey& key, const Wait& wait);

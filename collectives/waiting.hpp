@@ -20,6 +20,7 @@
 
 #include "base/clock.hpp"
 #include "cache/cache.hpp"
+#include "collectives/opinions.hpp"
 #include "collectives/timers.hpp"
 #include "wire/message.hpp"
 
@@ -45,7 +46,7 @@ struct Wait {
     FetchFor why = FetchFor::demand;  // demand if anybody waits for it
     std::uint32_t attempt = 0;        // above 0: asked for in vain
     std::uint32_t hops = 0;           // of the interest, up to here
-    std::vector<Finding> findings;    // of readers, perhaps including this node, that could not read it
+    Opinions opinions;                // of readers, perhaps including this node, that could not read it
     TimePoint deadline;
     TimePoint deadline_max;              // Working cannot put the deadline off beyond this, if nothing moves
     std::chrono::microseconds early{0};  // how long before the deadline this node reads directly

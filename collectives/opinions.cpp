@@ -1,0 +1,98 @@
+#include "collectives/opinions.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace copper {
+namespace {
+
+// Errors that come of a path or of what lies there, whoever reads it. (EAGAIN: it changes all the time.
+// E2BIG: it is more than Copper takes.) Any other may be the trouble of one node: of its mount, its network,
+// its ticket, its resources.
+constexpr std::array errors_of_all_nodes = {
+    EAGAIN, E2BIG, EFBIG, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENODATA, ENOTSUP, EOVERFLOW, ERANGE,
+};
+
+}  // namespace
+
+std::vector<Rank> Opinions::readers() const {
+    std::vector<Rank> readers;
+    for (const Finding& finding : findings_) {
+        readers.push_back(finding.reader);
+    }
+    return readers;
+}
+
+const Finding* Opinions::of(Rank reader) const {
+    const auto found = std::ranges::find(findings_, reader, &Finding::reader);
+    return found != findings_.end() ? &*found : nullptr;
+}
+
+void Opinions::set(Finding finding) {
+    const auto known = std::ranges::find(findings_, finding.reader, &Finding::reader);
+    (known != findings_.end() ? *known : findings_.emplace_back()) = finding;
+}
+
+void Opinions::forget(Rank reader) {
+    std::erase_if(findings_, [reader](const Finding& finding) { return finding.reader == reader; });
+}
+
+Opinions::Verdict Opinions::on(const Object& object, Rank reader) const {
+    const auto doubt = doubt_of(object);
+    if (!doubt) {
+        return Verdict::believe;
+    }
+    const bool is_agreed = std::ranges::any_of(findings_, [&](const Finding& finding) {
+        return finding.error == *doubt && finding.reader != reader;
+    });
+    return is_agreed ? Verdict::believe_longer : Verdict::ask_another;
+}
+
+std::vector<Rank> Opinions::slow_besides(Rank reader) const {
+    std::vector<Rank> slow;
+    for (const Finding& finding : findings_) {
+        if (finding.error == ETIMEDOUT && finding.reader != reader) {
+            slow.push_back(finding.reader);
+        }
+    }
+    return slow;
+}
+
+std::optional<int> doubt_of(const Object& object) {
+    const bool is_empty = (object.listing() != nullptr && object.listing()->size() == 0) ||
+                          (object.directory() != nullptr && object.directory()->entries == 0);
+    if (is_empty) {
+        return Finding::empty;
+    }
+    const int error = object.error().value();
+    const bool is_doubtful =
+        error != 0 && std::ranges::find(errors_of_all_nodes, error) == errors_of_all_nodes.end();
+    return is_doubtful ? std::optional(error) : std::nullopt;
+}
+
+ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
+    if (finding.error != Finding::empty) {
+        return make_error(finding.error);
+    }
+    if (kind == ObjectKind::names) {
+        return make_object(Directory(), error_lifetime);  // it has other names by now: none
+    }
+    return kind == ObjectKind::directory ? make_object(Directory())
+                                         : make_object(Listing({}, Listing::Detail::attributes));
+}
+
+ObjectPtr for_a_while(const ObjectPtr& object) {
+    Content content = object->content;
+    if (auto* directory = std::get_if<Directory>(&content)) {
+        directory->is_proven = false;
+    }
+    return make_object(std::move(content),
+                       std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
+}
+
+ObjectPtr confirmed(const ObjectPtr& object) {
+    return object->error() ? make_object(object->content, 2 * error_lifetime) : object;
+}
+
+}  // namespace copper
