@@ -1,6 +1,5 @@
 // Writes inputs for the fuzzers with the real encoders: fuzz_seeds DIRECTORY makes
 // DIRECTORY/<fuzzer>/<input>.
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -8,11 +7,11 @@
 #include <vector>
 
 #include "base/checksum.hpp"
-#include "cache/codec.hpp"
 #include "daemon/control/control.hpp"
 #include "daemon/control/instance.hpp"
 #include "profile/profile.hpp"
 #include "tests/fuzz/wire_input.hpp"
+#include "tests/support/messages.hpp"
 #include "tools/copper/nodes/launch_record.hpp"
 #include "wire/wire.hpp"
 
@@ -60,142 +59,15 @@ std::string input_of(const Message& message) {
            std::string(text_of(frame.body.span()));
 }
 
-Attributes attributes(std::uint32_t mode) {
-    return {.inode = 7,
-            .size = 1234,
-            .blocks = 8,
-            .device = 0,
-            .mode = mode,
-            .links = 1,
-            .user = 1000,
-            .group = 100,
-            .block_bytes = 4096,
-            .accessed = {1, 2},
-            .modified = {-3, 999999999},
-            .changed = {1700000000, 5}};
-}
-
-std::vector<std::byte> pattern(std::size_t size) {
-    std::vector<std::byte> bytes(size);
-    for (std::size_t i = 0; i < size; ++i) {
-        bytes[i] = static_cast<std::byte>(i / 50 * 7 + i % 3);
-    }
-    return bytes;
-}
-
-Extent coded_extent(std::size_t size) {
-    return {.attributes = attributes(0100644),
-            .blob = lz4_coded(pattern(size)).value(),
-            .coding = Coding::lz4,
-            .plain_bytes = size};
-}
-
-Publication publication_of(ObjectKey key, ObjectPtr object) {
-    return {.key = std::move(key),
-            .root = Rank{3},
-            .serial = 17,
-            .sequence = 18,
-            .lane = Lane::eager,
-            .object = std::move(object)};
-}
-
-std::vector<Message> messages() {
-    const auto listing = [](Listing::Detail detail) {
-        return make_object(Listing({{.name = "__init__.py", .target = "", .attributes = attributes(0100644)},
-                                    {.name = "lib.so",
-                                     .target = "/lus/sw/lib.so.1",
-                                     .attributes = attributes(0120777),
-                                     .leads_into_trees = true},
-                                    {.name = "caf\xe9", .target = "", .attributes = attributes(040755)}},
-                                   detail));
-    };
-    Directory directory;
-    directory.version = 5;
-    directory.names = *listing(Listing::Detail::names_only)->listing();
-    directory.entries = directory.names.size();
-    directory.first_names.emplace_back(directory.names.at(0).name);
-    directory.operation_time = 1500us;
-    directory.is_serial = true;
-    Directory huge;
-    huge.version = 7;
-    huge.entries = 3000;
-    huge.first_names = {"a", std::string(255, 'b')};
-    const auto extent =
-        make_object(Extent{.attributes = attributes(0100644), .blob = copy_to_blob(pattern(100))}, 1000ms);
-    Publication suspicious = publication_of({ObjectKind::directory, "/"}, make_object(Directory()));
-    suspicious.spread = Publication::Spread::asked;
-    suspicious.lane = Lane::bulk;
-    suspicious.tree = 2;
-    suspicious.news = {{Rank{1}, 0, NodeState::suspect}, {Rank{2}, 3, NodeState::serving}};
-    return {
-        Interest{.key = {ObjectKind::directory, "/lus/sw"}},
-        Interest{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 0x1234567890},
-                 .seen = {5, 6},
-                 .attempt = 1,
-                 .hops = 2,
-                 .origin = Rank{9},
-                 .wanted = Interest::Wanted::by_several,
-                 .findings = {{Rank{1}, EIO}, {Rank{2}, Finding::empty}},
-                 .spent = 1500ms,
-                 .is_urging = true,
-                 .news = {{Rank{1}, 7, NodeState::resigned}, {Rank{2}, 0, NodeState::dead}}},
-        Decline{.key = {ObjectKind::extent, "/lus/sw/a.so", 3, 4}},
-        Decline{.key = {ObjectKind::xattrs, "/lus/sw"}},
-        Working{
-            .key = {ObjectKind::directory, "/lus/sw"}, .spent = 1500ms, .still = 10ms, .place_in_queue = 7},
-        publication_of({ObjectKind::directory, "/lus/sw"}, make_object(directory)),
-        publication_of({ObjectKind::names, "/lus/huge", 2, 8}, make_object(directory, 1000ms)),
-        publication_of({ObjectKind::names, "/lus/huge", 2, 7}, listing(Listing::Detail::names_only)),
-        publication_of({ObjectKind::batch, "/lus/huge", 2, 7}, listing(Listing::Detail::attributes)),
-        publication_of({ObjectKind::directory, "/lus/huge"}, make_object(huge)),
-        publication_of({ObjectKind::entry, "/lus/absent"},
-                       make_object(Listing({}, Listing::Detail::attributes))),
-        publication_of({ObjectKind::extent, "/lus/sw/a.so", 0, 1}, extent),
-        publication_of({ObjectKind::extent, "/lus/sw/empty"},
-                       make_object(Extent{.attributes = {}, .blob = {}})),
-        publication_of({ObjectKind::extent, "/lus/sw/b.so", 1}, make_object(coded_extent(1000))),
-        publication_of({ObjectKind::extent, "/lus/sw/c.so"},
-                       make_object(coded_extent(2 * coded_block_bytes + 5))),
-        publication_of(
-            {ObjectKind::extent, "/lus/sw/zeros", 0, 1},
-            make_object(Extent{
-                .attributes = attributes(0100644), .blob = {}, .coding = Coding::zeros, .plain_bytes = 100})),
-        publication_of(
-            {ObjectKind::data_map, "/lus/sw/a.so", 0, 1},
-            make_object(DataMap{.attributes = attributes(0100644), .segments = {{0, 10}, {20, 99}}})),
-        publication_of(
-            {ObjectKind::space, "/lus/sw"},
-            make_object(FilesystemSpace{.block_bytes = 1, .blocks = 3, .name_bytes_max = 255}, 2s)),
-        publication_of({ObjectKind::xattrs, "/lus/sw"},
-                       make_object(Xattrs{{"user.a", "1"}, {"security.capability", std::string(20, '\0')}})),
-        publication_of({ObjectKind::xattr_batch, "/lus/sw", 3, 17},
-                       make_object(XattrBatch{.entries = {{"a.so", Xattrs{{"user.a", "1"}, {"user.b", ""}}},
-                                                          {"b.so", std::nullopt},
-                                                          {"c.so", Xattrs{}}}})),
-        publication_of({ObjectKind::xattr_batch, "/lus/huge", 2, 7}, make_object(XattrBatch())),
-        publication_of({ObjectKind::directory, "/lus/secret"}, make_error(EACCES)),
-        suspicious,
-        Call{.id = 8, .origin = Rank{1}, .verb = "stats", .argument = "20", .patience = 5s},
-        Call{.id = 9,
-             .origin = Rank{0},
-             .verb = "ready",
-             .argument = "",
-             .silence = Call::Silence::is_expected},
-        Answer{.id = 8, .origin = Rank{1}, .parts = {}},
-        Answer{.id = 8, .origin = Rank{1}, .parts = {{Rank{0}, "{\"host\":\"a\"}"}, {Rank{2}, ""}}},
-        Ping{},
-        Pong{.news = {{Rank{4}, 1, NodeState::serving}, {Rank{5}, incarnation_max, NodeState::suspect}}}};
-}
-
 void add_wire(Seeds& seeds) {
-    for (const auto& message : messages()) {
+    for (const auto& message : test::messages()) {
         seeds.add("wire", input_of(message));
     }
 }
 
 void add_codec(Seeds& seeds) {
     for (const std::size_t size : {std::size_t{1000}, coded_block_bytes + 1, 3 * coded_block_bytes}) {
-        const auto coded = coded_extent(size);
+        const auto coded = test::coded_extent(size);
         seeds.add("codec", as_bytes(static_cast<std::uint32_t>(size)) + as_bytes(std::uint32_t{500}) +
                                as_bytes(std::uint32_t{70000}) + as_bytes(std::uint8_t{3}) +
                                std::string(text_of(coded.blob.span())));

@@ -1,11 +1,11 @@
 // Frames from other nodes: what decodes can be used, and encodes to the same message.
-#include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "base/checksum.hpp"
 #include "cache/codec.hpp"
 #include "tests/fuzz/wire_input.hpp"
+#include "tests/support/messages.hpp"
 #include "wire/wire.hpp"
 
 namespace copper::fuzz {
@@ -93,71 +93,6 @@ void use(const Message& message) {
     }
 }
 
-bool equal(const Listing& a, const Listing& b) {
-    bool equal = a.size() == b.size() && a.has_attributes() == b.has_attributes();
-    for (std::size_t i = 0; equal && i < a.size(); ++i) {
-        const auto x = a.at(i);
-        const auto y = b.at(i);
-        equal = x.name == y.name && x.target == y.target && x.attributes == y.attributes &&
-                x.leads_into_trees == y.leads_into_trees && x.begins_filesystem == y.begins_filesystem;
-    }
-    return equal;
-}
-
-bool equal(const Extent& a, const Extent& b) {
-    return a.attributes == b.attributes && a.coding == b.coding && a.plain_bytes == b.plain_bytes &&
-           a.blob.checksum == b.blob.checksum && std::ranges::equal(a.blob.span(), b.blob.span());
-}
-
-bool equal(const DataMap& a, const DataMap& b) {
-    return a == b;
-}
-
-bool equal(const FilesystemSpace& a, const FilesystemSpace& b) {
-    return a == b;
-}
-
-bool equal(const std::error_code& a, const std::error_code& b) {
-    return a == b;
-}
-
-bool equal(const Xattrs& a, const Xattrs& b) {
-    return a == b;
-}
-
-bool equal(const Directory& a, const Directory& b) {
-    return a.version == b.version && a.entries == b.entries && a.first_names == b.first_names &&
-           a.operation_time == b.operation_time && a.is_serial == b.is_serial && equal(a.names, b.names);
-}
-
-bool equal(const XattrBatch& a, const XattrBatch& b) {
-    return a == b;
-}
-
-bool equal(const Publication& a, const Publication& b) {
-    const auto contents_equal = [](const auto& x, const auto& y) {
-        if constexpr (std::is_same_v<decltype(x), decltype(y)>) {
-            return equal(x, y);
-        } else {
-            return false;
-        }
-    };
-    return a.key == b.key && a.root == b.root && a.tree == b.tree && a.spread == b.spread &&
-           a.serial == b.serial && a.sequence == b.sequence && a.lane == b.lane && a.news == b.news &&
-           a.object->lifetime == b.object->lifetime &&
-           std::visit(contents_equal, a.object->content, b.object->content);
-}
-
-template <typename T>
-bool equal(const T& a, const T& b) {
-    return a == b;
-}
-
-bool equal(const Message& a, const Message& b) {
-    return a.index() == b.index() &&
-           std::visit([&b](const auto& x) { return equal(x, std::get<std::decay_t<decltype(x)>>(b)); }, a);
-}
-
 }  // namespace
 }  // namespace copper::fuzz
 
@@ -179,6 +114,6 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     }
     const auto back = decode(again);
     fuzz::must(back.has_value(), "what was decoded can be encoded and decoded again");
-    fuzz::must(fuzz::equal(*message, *back), "and is the same then");
+    fuzz::must(test::equal(*message, *back), "and is the same then");
     return 0;
 }

@@ -16,6 +16,7 @@
 #include "base/path.hpp"
 #include "cache/codec.hpp"
 #include "tests/support/directory_object.hpp"
+#include "tests/support/messages.hpp"
 
 namespace copper {
 namespace {
@@ -110,16 +111,6 @@ Publication small_publication() {
     return publication_of({ObjectKind::batch, "/app/lib", 3, 7}, some_listing());
 }
 
-std::vector<News> most_news() {
-    std::vector<News> news;
-    for (std::uint32_t i = 0; i < news_told_max; ++i) {
-        news.push_back({.rank = Rank{0xffffffff - i},
-                        .incarnation = i == 0 ? incarnation_max : i,
-                        .state = static_cast<NodeState>(i % 4)});
-    }
-    return news;
-}
-
 // The lane and the sequence, too: whoever sent it must not believe that it is still in flight.
 void expect_damaged(const WireError& error, const Publication& publication) {
     ASSERT_TRUE(error.damaged);
@@ -165,122 +156,26 @@ Frame vouch_for(const Frame& frame, const std::vector<std::byte>& body) {
     return {copy_to_blob(header), copy_to_blob(body), frame.lane};
 }
 
-// Touches all that a decoded message refers to, for the sanitizers.
-std::size_t use(const Listing& listing) {
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < listing.size(); ++i) {
-        sum += listing.at(i).name.size() + listing.at(i).target.size() + listing.at(i).attributes.mode;
-    }
-    return sum;
-}
-
-std::size_t use(const Message& message) {
-    std::size_t sum = 0;
-    if (const auto* publication = std::get_if<Publication>(&message)) {
-        sum += publication->key.path.size() + publication->object->bytes();
-        if (const Listing* listing = publication->object->listing()) {
-            sum += use(*listing);
-        }
-        if (const Directory* directory = publication->object->directory()) {
-            sum += use(directory->names);
-            for (const std::string& name : directory->first_names) {
-                sum += name.size();
-            }
-        }
-        if (const Extent* extent = publication->object->extent()) {
-            for (const std::byte b : extent->blob.span()) {
-                sum += std::to_integer<std::size_t>(b);
-            }
-        }
-    } else if (const auto* call = std::get_if<Call>(&message)) {
-        sum += call->verb.size() + call->argument.size();
-    } else if (const auto* answer = std::get_if<Answer>(&message)) {
-        for (const auto& part : answer->parts) {
-            sum += part.text.size();
-        }
-    }
-    return sum;
-}
-
 // ---- round trips
 
 Publication round_trip(const Publication& publication) {
     const Frame frame = encode(publication);
     EXPECT_LE(frame.header.size, header_bytes_max);
-    EXPECT_EQ(frame.lane, publication.lane);
     EXPECT_TRUE(frame.lane == Lane::bulk || frame.body.size <= eager_body_bytes_max);
     const auto message = decode(frame);
     EXPECT_TRUE(message) << (message ? "" : message.error().reason);
-    Publication result = std::get<Publication>(message.value());
-    EXPECT_EQ(result.key, publication.key);
-    EXPECT_EQ(result.root, publication.root);
-    EXPECT_EQ(result.tree, publication.tree);
-    EXPECT_EQ(result.spread, publication.spread);
-    EXPECT_EQ(result.serial, publication.serial);
-    EXPECT_EQ(result.sequence, publication.sequence);
-    EXPECT_EQ(result.lane, publication.lane);
-    EXPECT_EQ(result.object->lifetime, publication.object->lifetime);
-    EXPECT_EQ(result.news, publication.news);
-    return result;
+    EXPECT_TRUE(message && test::equal(*message, publication)) << to_string(publication.key);
+    return std::get<Publication>(message.value());
 }
 
-void expect_equal(const Listing& a, const Listing& b) {
-    EXPECT_EQ(a.has_attributes(), b.has_attributes());
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) {
-        ASSERT_EQ(a.at(i).name, b.at(i).name);
-        ASSERT_EQ(a.at(i).target, b.at(i).target);
-        ASSERT_EQ(a.at(i).leads_into_trees, b.at(i).leads_into_trees);
-        ASSERT_EQ(a.at(i).begins_filesystem, b.at(i).begins_filesystem);
-        ASSERT_EQ(a.at(i).attributes, b.at(i).attributes);
-    }
-}
-
-TEST(WireRoundTrip, Interest) {
-    const Interest interest{.key = {ObjectKind::extent, "/app/" + any_bytes, 0xffffffff, 1ULL << 63U},
-                            .seen = {1ULL << 63U, 42},
-                            .attempt = 3,
-                            .hops = 0xfffffffe,
-                            .origin = Rank{0xfffffffd},
-                            .wanted = Interest::Wanted::by_several,
-                            .why = FetchFor::everyone,
-                            .findings = {{Rank{0xfffffffc}, EIO}, {Rank{0}, Finding::empty}},
-                            .spent = 86400s,
-                            .is_urging = true,
-                            .news = most_news()};
-    const auto message = decode(encode(interest));
-    ASSERT_TRUE(message) << message.error().reason;
-    EXPECT_EQ(std::get<Interest>(*message), interest);
-}
-
-TEST(WireRoundTrip, Decline) {
-    const Decline decline{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8}};
-    const auto message = decode(encode(decline));
-    ASSERT_TRUE(message) << message.error().reason;
-    EXPECT_EQ(std::get<Decline>(*message), decline);
-}
-
-TEST(WireRoundTrip, Working) {
-    const Working working{.key = {ObjectKind::extent, "/app/" + any_bytes, 7, 8},
-                          .spent = 86400s,
-                          .still = 3600s,
-                          .place_in_queue = UINT64_MAX};
-    const auto message = decode(encode(working));
-    ASSERT_TRUE(message) << message.error().reason;
-    EXPECT_EQ(std::get<Working>(*message), working);
-}
-
-TEST(WireRoundTrip, News) {
-    for (const auto& news : {std::vector<News>(), most_news()}) {
-        Publication publication = small_publication();
-        publication.news = news;
-        round_trip(publication);
-        const auto ping = decode(encode(Ping{.news = news}));
-        ASSERT_TRUE(ping) << ping.error().reason;
-        EXPECT_EQ(std::get<Ping>(*ping), Ping{.news = news});
-        const auto pong = decode(encode(Pong{.news = news}));
-        ASSERT_TRUE(pong) << pong.error().reason;
-        EXPECT_EQ(std::get<Pong>(*pong), Pong{.news = news});
+TEST(WireRoundTrip, EveryMessage) {
+    for (const Message& message : test::messages()) {
+        const auto decoded = decode(encode(message));
+        ASSERT_TRUE(decoded) << decoded.error().reason;
+        EXPECT_TRUE(test::equal(*decoded, message)) << message.index();
+        if (const auto* publication = std::get_if<Publication>(&message)) {
+            round_trip(*publication);
+        }
     }
 }
 
@@ -296,41 +191,18 @@ TEST(WireRoundTrip, TheLongestPathFitsIntoAHeader) {
     EXPECT_TRUE(decode(frame));
 }
 
-TEST(WireRoundTrip, CallAndAnswer) {
-    const auto call = decode(encode(Call{.id = 1ULL << 60U,
-                                         .origin = Rank{7},
-                                         .verb = "refresh",
-                                         .argument = any_bytes,
-                                         .patience = 5s,
-                                         .silence = Call::Silence::is_expected}));
-    ASSERT_TRUE(call) << call.error().reason;
-    EXPECT_EQ(std::get<Call>(*call).id, 1ULL << 60U);
-    EXPECT_EQ(std::get<Call>(*call).origin, Rank{7});
-    EXPECT_EQ(std::get<Call>(*call).verb, "refresh");
-    EXPECT_EQ(std::get<Call>(*call).argument, any_bytes);
-    EXPECT_EQ(std::get<Call>(*call).patience, 5000ms);
-    EXPECT_EQ(std::get<Call>(*call).silence, Call::Silence::is_expected);
-
-    for (const std::size_t parts : {std::size_t{0}, std::size_t{1}, std::size_t{10000}}) {
+TEST(WireRoundTrip, AnswersOfManyNodes) {
+    for (const std::uint32_t parts : {0, 1, 10000}) {
         Answer answer{.id = 8, .origin = Rank{9}, .parts = {}};
-        for (std::size_t i = 0; i < parts; ++i) {
-            answer.parts.push_back({Rank{static_cast<std::uint32_t>(i)},
-                                    std::string(i % 40, '\0') + any_bytes,
-                                    std::vector<Rank>(i % 3, Rank{7})});
+        for (std::uint32_t i = 0; i < parts; ++i) {
+            answer.parts.push_back(
+                {Rank{i}, std::string(i % 40, '\0') + any_bytes, std::vector<Rank>(i % 3, Rank{7})});
         }
         const Frame frame = encode(answer);
         EXPECT_EQ(frame.lane, frame.body.size > eager_body_bytes_max ? Lane::bulk : Lane::eager);
         const auto message = decode(frame);
         ASSERT_TRUE(message) << message.error().reason;
-        const auto& result = std::get<Answer>(*message);
-        EXPECT_EQ(result.id, 8U);
-        EXPECT_EQ(result.origin, Rank{9});
-        ASSERT_EQ(result.parts.size(), parts);
-        for (std::size_t i = 0; i < parts; ++i) {
-            ASSERT_EQ(result.parts[i].rank, answer.parts[i].rank);
-            ASSERT_EQ(result.parts[i].text, answer.parts[i].text);
-            ASSERT_EQ(result.parts[i].with, answer.parts[i].with);
-        }
+        EXPECT_EQ(std::get<Answer>(*message), answer);
     }
 }
 
@@ -351,20 +223,9 @@ TEST(WireRoundTrip, Listings) {
     for (const ObjectPtr& object : objects) {
         for (const ObjectKind kind : {ObjectKind::names, ObjectKind::batch, ObjectKind::entry}) {
             const std::uint32_t index = kind == ObjectKind::entry ? 0 : 3;
-            const Publication result = round_trip(publication_of({kind, "/", index}, object));
-            ASSERT_NE(result.object->listing(), nullptr);
-            expect_equal(*result.object->listing(), *object->listing());
+            round_trip(publication_of({kind, "/", index}, object));
         }
     }
-}
-
-void expect_equal(const Directory& a, const Directory& b) {
-    EXPECT_EQ(a.version, b.version);
-    EXPECT_EQ(a.entries, b.entries);
-    EXPECT_EQ(a.first_names, b.first_names);
-    EXPECT_EQ(a.operation_time, b.operation_time);
-    EXPECT_EQ(a.is_serial, b.is_serial);
-    expect_equal(a.names, b.names);
 }
 
 TEST(WireRoundTrip, Directories) {
@@ -377,9 +238,7 @@ TEST(WireRoundTrip, Directories) {
         EXPECT_LE(encode(publication_of({ObjectKind::directory, "/"}, object)).body.size, object->bytes());
         for (const ObjectKey& key : {ObjectKey{ObjectKind::directory, "/app"},
                                      ObjectKey{ObjectKind::names, "/app", 0xffffffff, 1ULL << 63U}}) {
-            const Publication result = round_trip(publication_of(key, object));
-            ASSERT_NE(result.object->directory(), nullptr);
-            expect_equal(*result.object->directory(), *object->directory());
+            round_trip(publication_of(key, object));
         }
     }
 }
@@ -392,24 +251,11 @@ TEST(WireRoundTrip, TheTimeOfAnOperation) {
                                      {longest * 1us, longest * 1us},
                                      {(longest + 1) * 1us, longest * 1us},
                                      {std::chrono::microseconds::max(), longest * 1us}}) {
-        const Publication result = round_trip(
-            publication_of({ObjectKind::directory, "/"}, make_object(test::directory_of({}, 1, time))));
-        ASSERT_NE(result.object->directory(), nullptr);
-        EXPECT_EQ(result.object->directory()->operation_time, told);
+        const auto result = decode(encode(
+            publication_of({ObjectKind::directory, "/"}, make_object(test::directory_of({}, 1, time)))));
+        ASSERT_TRUE(result) << result.error().reason;
+        EXPECT_EQ(std::get<Publication>(*result).object->directory()->operation_time, told);
     }
-}
-
-TEST(WireRoundTrip, PiecesOfNames) {
-    std::vector<Listing::NewEntry> names;
-    for (std::size_t i = 0; i < piece_entries; ++i) {
-        const std::string number = std::to_string(10000 + i);
-        names.push_back({.name = number + std::string(250, 'x'), .target = "", .attributes = attributes(i)});
-    }
-    const ObjectPtr piece = listing_of(names, Listing::Detail::names_only);
-    const Publication result = round_trip(publication_of({ObjectKind::names, "/app", 7, 8}, piece));
-    ASSERT_NE(result.object->listing(), nullptr);
-    expect_equal(*result.object->listing(), *piece->listing());
-    EXPECT_LE(encode(publication_of({ObjectKind::names, "/app"}, piece)).body.size, piece->bytes());
 }
 
 TEST(WireRoundTrip, ExtentsShareMemoryInBothDirections) {
@@ -468,29 +314,9 @@ ObjectPtr some_data_map(std::size_t segments = 2) {
     return make_object(map);
 }
 
-TEST(WireRoundTrip, Space) {
-    const FilesystemSpace space{.block_bytes = 1,
-                                .fragment_bytes = 2,
-                                .blocks = UINT64_MAX,
-                                .free = 4,
-                                .available = 5,
-                                .files = 6,
-                                .free_files = 7,
-                                .name_bytes_max = 255};
-    const auto result =
-        round_trip(publication_of({ObjectKind::space, "/app"}, make_object(space, 2s))).object;
-    ASSERT_NE(result->space(), nullptr);
-    EXPECT_EQ(*result->space(), space);
-}
-
 TEST(WireRoundTrip, DataMaps) {
     for (const std::size_t segments : {std::size_t{0}, std::size_t{2}, DataMap::segments_max}) {
-        const ObjectPtr map = some_data_map(segments);
-        const Publication publication = publication_of({ObjectKind::data_map, "/app/x.so", 0, 7}, map);
-        const Publication result = round_trip(publication);
-        ASSERT_NE(result.object->data_map(), nullptr);
-        EXPECT_EQ(*result.object->data_map(), *map->data_map());
-        EXPECT_EQ(result.key.version, 7U);
+        round_trip(publication_of({ObjectKind::data_map, "/app/x.so", 0, 7}, some_data_map(segments)));
     }
     EXPECT_FALSE(decode(encode(
         publication_of({ObjectKind::data_map, "/app/x.so"}, some_data_map(DataMap::segments_max + 1)))));
@@ -499,37 +325,9 @@ TEST(WireRoundTrip, DataMaps) {
     EXPECT_FALSE(decode(encode(publication_of({ObjectKind::extent, "/app/x.so"}, some_data_map()))));
 }
 
-TEST(WireRoundTrip, Xattrs) {
-    for (const Xattrs& xattrs :
-         {Xattrs{}, Xattrs{{"user.a", ""}}, Xattrs{{"user.a", std::string(65536, '\0')}, {"b", any_bytes}}}) {
-        const Publication result =
-            round_trip(publication_of({ObjectKind::xattrs, "/app"}, make_object(xattrs)));
-        ASSERT_NE(result.object->xattrs(), nullptr);
-        EXPECT_EQ(*result.object->xattrs(), xattrs);
-    }
-}
-
-XattrBatch some_xattr_batch() {
-    return {.entries = {
-                {"a", Xattrs{{"user.a", "1"}, {"user.b", any_bytes}}}, {"b", std::nullopt}, {"c", Xattrs{}}}};
-}
-
-TEST(WireRoundTrip, XattrBatches) {
-    for (const XattrBatch& batch : {XattrBatch{}, some_xattr_batch()}) {
-        const Publication result =
-            round_trip(publication_of({ObjectKind::xattr_batch, "/app", 7}, make_object(batch)));
-        ASSERT_NE(result.object->xattr_batch(), nullptr);
-        EXPECT_EQ(*result.object->xattr_batch(), batch);
-    }
-}
-
-TEST(WireRoundTrip, AccessControlLists) {
-    const auto list = make_object(Xattrs{{"system.posix_acl_default", std::string("\2\0", 2)}});
-    const Publication result = round_trip(publication_of({ObjectKind::acl, "/app", 1}, list));
-    EXPECT_EQ(*result.object->xattrs(), *list->xattrs());
-    EXPECT_NE(round_trip(publication_of({ObjectKind::acl_batch, "/app", 7}, make_object(some_xattr_batch())))
-                  .object->xattr_batch(),
-              nullptr);
+TEST(WireRoundTrip, TheLargestXattr) {
+    round_trip(publication_of({ObjectKind::xattrs, "/app"},
+                              make_object(Xattrs{{"user.a", std::string(65536, '\0')}, {"b", any_bytes}})));
 }
 
 TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
@@ -545,19 +343,6 @@ TEST(WireRoundTrip, ErrorsAnswerEveryKindAndKeepTheirLifetime) {
         }
     }
     round_trip(publication_of({ObjectKind::directory, "/app"}, make_object(Directory(), 0ms)));
-}
-
-// A node keeps what another one could not prove no longer than that one does.
-TEST(WireRoundTrip, WhetherADirectoryIsProven) {
-    for (const bool is_proven : {true, false}) {
-        Directory directory = *huge_directory()->directory();
-        directory.is_proven = is_proven;
-        const auto answer = make_object(directory, error_lifetime);
-        const Publication result = round_trip(publication_of({ObjectKind::names, "/app", 1, 7}, answer));
-        ASSERT_NE(result.object->directory(), nullptr);
-        EXPECT_EQ(result.object->directory()->is_proven, is_proven);
-        EXPECT_EQ(result.object->lifetime, error_lifetime);
-    }
 }
 
 // The lane follows from the size in memory: nothing may be larger on the wire, or the fabric would not take
@@ -599,11 +384,7 @@ TEST(WireRoundTrip, NothingIsLargerOnTheWireThanInMemory) {
 // ---- rejection of accidents
 
 TEST(WireDamage, EveryTruncationOfAHeaderIsRefused) {
-    for (const Message& message :
-         {Message(small_publication()), Message(Interest{.key = {ObjectKind::directory, "/a"}}),
-          Message(Decline{.key = {ObjectKind::extent, "/a"}}),
-          Message(Working{.key = {ObjectKind::extent, "/a"}}), Message(Ping{.news = most_news()}),
-          Message(Call{.id = 1, .origin = {}, .verb = "v", .argument = "a"}), Message(Answer{})}) {
+    for (const Message& message : test::messages()) {
         const Frame frame = encode(message);
         const auto header = copy_of(frame.header);
         for (std::size_t bytes = 0; bytes < header.size(); ++bytes) {
@@ -615,7 +396,7 @@ TEST(WireDamage, EveryTruncationOfAHeaderIsRefused) {
             if (bytes > checksum_bytes) {
                 sign(cut);
                 if (const auto accepted = decode(with_header(frame, cut))) {
-                    use(*accepted);
+                    EXPECT_TRUE(test::equal(*accepted, *accepted)) << "all of it can be looked at";
                 }
             }
         }
@@ -695,7 +476,7 @@ TEST(WireDamage, RandomBytesAreRefused) {
         if (header.size() > checksum_bytes) {
             sign(header);
             if (const auto accepted = decode(Frame{copy_to_blob(header), {}, Lane::eager})) {
-                use(*accepted);
+                EXPECT_TRUE(test::equal(*accepted, *accepted));
             }
         }
     }
@@ -726,23 +507,7 @@ bool has_parts(ObjectKind kind) {
 
 // Every value in every byte of the header, vouched for: nothing crashes, and what is accepted is usable.
 TEST(WireNonsense, EveryByteOfAHeader) {
-    for (const Message& message :
-         {Message(small_publication()), Message(publication_of({ObjectKind::extent, "/a", 1}, extent_of(10))),
-          Message(publication_of({ObjectKind::directory, "/a"}, some_directory())),
-          Message(publication_of({ObjectKind::data_map, "/a", 0, 1}, some_data_map())),
-          Message(Interest{.key = {ObjectKind::directory, "/a"},
-          .seen = {1, 2},
-          .attempt = 3,
-          .hops = 4,
-          .findings = {{Rank{1}, EIO}},
-          .spent = 5ms,
-          .news = {{Rank{1}, 2, NodeState::suspect}}}),
-          Message(Decline{.key = {ObjectKind::extent, "/a"}}),
-          Message(
-              Working{.key = {ObjectKind::extent, "/a"}, .spent = 6ms, .still = 5ms, .place_in_queue = 4}),
-          Message(Ping{}), Message(Pong{.news = {{Rank{1}, 2, NodeState::dead}}}),
-          Message(Call{.id = 1, .origin = Rank{2}, .verb = "v", .argument = "a", .patience = 5s}),
-          Message(Answer{.id = 1, .origin = Rank{2}, .parts = {{Rank{1}, "text"}}})}) {
+    for (const Message& message : test::messages()) {
         const Frame frame = encode(message);
         auto header = copy_of(frame.header);
         for (std::size_t i = checksum_bytes; i < header.size(); ++i) {
@@ -754,7 +519,7 @@ TEST(WireNonsense, EveryByteOfAHeader) {
                 if (!decoded) {
                     continue;
                 }
-                use(*decoded);
+                ASSERT_TRUE(test::equal(*decoded, *decoded));
                 if (const auto* interest = std::get_if<Interest>(&*decoded)) {
                     ASSERT_NO_FATAL_FAILURE(expect_sound(interest->news));
                     ASSERT_LE(interest->findings.size(), findings_max);
@@ -776,19 +541,8 @@ TEST(WireNonsense, EveryByteOfAHeader) {
 }
 
 TEST(WireNonsense, EveryByteOfABody) {
-    const Frame listing = encode(small_publication());
-    const Frame xattrs =
-        encode(publication_of({ObjectKind::xattrs, "/app"}, make_object(Xattrs{{"user.a", "b"}, {"c", ""}})));
-    const Frame answer = encode(Answer{.id = 1, .origin = {}, .parts = {{Rank{1}, "text"}, {Rank{2}, ""}}});
-    const Frame batch =
-        encode(publication_of({ObjectKind::xattr_batch, "/app"}, make_object(some_xattr_batch())));
-    const Frame directory = encode(publication_of({ObjectKind::directory, "/app"}, some_directory()));
-    Directory of_pieces;
-    of_pieces.entries = 3 * piece_entries;
-    of_pieces.first_names = {"a", "bc", "d"};
-    const Frame huge = encode(publication_of({ObjectKind::directory, "/app"}, make_object(of_pieces)));
-    const Frame map = encode(publication_of({ObjectKind::data_map, "/app"}, some_data_map()));
-    for (const Frame& frame : {listing, directory, huge, xattrs, batch, answer, map}) {
+    for (const Message& message : test::messages()) {
+        const Frame frame = encode(message);
         auto body = copy_of(frame.body);
         for (std::byte& b : body) {
             const std::byte before = b;
@@ -799,7 +553,7 @@ TEST(WireNonsense, EveryByteOfABody) {
                     continue;
                 }
                 if (const auto decoded = decode(vouch_for(frame, body))) {
-                    use(*decoded);
+                    ASSERT_TRUE(test::equal(*decoded, *decoded));
                 }
             }
             b = before;
