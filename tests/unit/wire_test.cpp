@@ -192,7 +192,7 @@ TEST(WireRoundTrip, TheLongestPathFitsIntoAHeader) {
 }
 
 TEST(WireRoundTrip, AnswersOfManyNodes) {
-    for (const std::uint32_t parts : {0, 1, 10000}) {
+    for (const std::uint32_t parts : {0U, 1U, 10000U}) {
         Answer answer{.id = 8, .origin = Rank{9}, .parts = {}};
         for (std::uint32_t i = 0; i < parts; ++i) {
             answer.parts.push_back(
@@ -693,7 +693,7 @@ TEST(WireNonsense, TextsThatClaimMoreBytesThanThereAre) {
         auto body = copy_of(frame.body);
         ASSERT_TRUE(decode(vouch_for(frame, body)));
         const std::size_t text = place_of(body, large);
-        for (const std::size_t claimed : {3001, 4000, 16383}) {  // 3,000 as LEB128: 0xb8 0x17
+        for (const unsigned claimed : {3001U, 4000U, 16383U}) {  // 3,000 as LEB128: 0xb8 0x17
             body[text - 2] = static_cast<std::byte>(claimed | 0x80U);
             body[text - 1] = static_cast<std::byte>(claimed >> 7U);
             EXPECT_FALSE(decode(vouch_for(frame, body))) << claimed;
