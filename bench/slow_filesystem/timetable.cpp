@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <csignal>
 #include <tuple>
 #include <utility>
 
@@ -39,6 +40,10 @@ void Timetable::call_at(Clock::time_point time, std::function<void()> call) {
 
 void Timetable::run() {
     ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // the kernel would add 50 us to each wait
+    // A signal that ends the mount must reach the thread that waits for the end, as libfuse's workers see to.
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     std::unique_lock lock(mutex_);
     while (!heap_.empty() || !ending_) {
         if (heap_.empty()) {

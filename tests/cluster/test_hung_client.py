@@ -55,7 +55,7 @@ class HungClient(ClusterTestCase):
         if client.poll() is None:  # not unmounted
             self.go_on(host)
             os.kill(self.clients[host], signal.SIGTERM)
-        client.wait()
+        client.wait(SECONDS_MAX)
         self.hosts.check(host, "sh", "-c", f"umount -l {MOUNTED} 2>/dev/null; umount /mnt")
 
     def hang(self, host):
