@@ -68,21 +68,23 @@ inline std::vector<News> most_news() {
     return news;
 }
 
+inline const std::string any_bytes("caf\xc3\xa9 \xff\xfe\n\t\x01 %s");
+
+inline Listing some_listing(Listing::Detail detail) {
+    return Listing(
+        {{.name = "__init__.py", .target = "", .attributes = attributes(0100644)},
+         {.name = any_bytes,
+          .target = "/" + any_bytes,
+          .attributes = attributes(0120777),
+          .leads_into_trees = true},
+         {.name = "lib", .target = "", .attributes = attributes(040755), .begins_filesystem = true}},
+        detail);
+}
+
 // Small ones, with the least and the most that their fields can hold.
 inline std::vector<Message> messages() {
-    const std::string any_bytes("caf\xc3\xa9 \xff\xfe\n\t\x01 %s");
-    const auto listing = [&](Listing::Detail detail) {
-        return Listing(
-            {{.name = "__init__.py", .target = "", .attributes = attributes(0100644)},
-             {.name = any_bytes,
-              .target = "/" + any_bytes,
-              .attributes = attributes(0120777),
-              .leads_into_trees = true},
-             {.name = "lib", .target = "", .attributes = attributes(040755), .begins_filesystem = true}},
-            detail);
-    };
-    const auto names = make_object(listing(Listing::Detail::names_only));
-    const auto entries = make_object(listing(Listing::Detail::attributes));
+    const auto names = make_object(some_listing(Listing::Detail::names_only));
+    const auto entries = make_object(some_listing(Listing::Detail::attributes));
     Directory directory;
     directory.version = 1ULL << 63U;
     directory.names = *names->listing();
@@ -150,6 +152,7 @@ inline std::vector<Message> messages() {
             make_object(FilesystemSpace{.block_bytes = 1, .blocks = ~0ULL, .name_bytes_max = 255}, 2s)),
         publication_of({ObjectKind::xattrs, "/lus/sw"},
                        make_object(Xattrs{{"user.a", ""}, {"security.capability", std::string(20, '\0')}})),
+        publication_of({ObjectKind::xattrs, "/lus/sw/a.so"}, make_object(Xattrs())),
         publication_of({ObjectKind::acl, "/lus/sw", 1},
                        make_object(Xattrs{{"system.posix_acl_default", std::string("\2\0", 2)}})),
         publication_of({ObjectKind::xattr_batch, "/lus/sw", 3, 17}, make_object(xattr_batch)),
@@ -183,7 +186,7 @@ inline bool equal(const Listing& a, const Listing& b) {
 
 inline bool equal(const Extent& a, const Extent& b) {
     return a.attributes == b.attributes && a.coding == b.coding && a.plain_bytes == b.plain_bytes &&
-           std::ranges::equal(a.blob.span(), b.blob.span());
+           checksum_of(a.blob) == checksum_of(b.blob) && std::ranges::equal(a.blob.span(), b.blob.span());
 }
 
 inline bool equal(const DataMap& a, const DataMap& b) {

@@ -27,7 +27,7 @@ constexpr std::size_t checksum_bytes = 8;
 
 // ---- what to send
 
-const std::string any_bytes("caf\xc3\xa9 \xff\xfe\n\t\x01 %s");
+using test::any_bytes;
 
 Attributes attributes(std::uint64_t seed) {
     return {.inode = seed,
@@ -50,13 +50,7 @@ ObjectPtr listing_of(std::vector<Listing::NewEntry> entries,
 }
 
 ObjectPtr some_listing() {
-    return listing_of(
-        {{.name = "alpha", .target = "", .attributes = attributes(1)},
-         {.name = any_bytes,
-          .target = "/" + any_bytes,
-          .attributes = attributes(2),
-          .leads_into_trees = true},
-         {.name = "omega", .target = "", .attributes = attributes(3), .begins_filesystem = true}});
+    return make_object(test::some_listing(Listing::Detail::attributes));
 }
 
 // With all its names.
