@@ -37,7 +37,7 @@ inline Attributes attributes(std::uint32_t mode) {
 inline std::vector<std::byte> pattern(std::size_t size) {
     std::vector<std::byte> bytes(size);
     for (std::size_t i = 0; i < size; ++i) {
-        bytes[i] = static_cast<std::byte>(i / 50 * 7 + i % 3);
+        bytes[i] = static_cast<std::byte>(i / 5000 * 7 + i % 3);
     }
     return bytes;
 }
