@@ -5,11 +5,9 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 #include <utility>
 
-#include "base/error_text.hpp"
 #include "collectives/timers.hpp"
 #include "wire/verify.hpp"
 #include "wire/wire.hpp"
@@ -23,10 +21,6 @@ TimePoint now() {
 
 // By default, the kernel may lengthen each pause by 50 us, which is more than the shortest pause.
 constexpr unsigned long timer_slack_ns = 1000;
-
-constexpr std::chrono::seconds degraded_for{60};  // after a direct read
-
-constexpr std::chrono::milliseconds looks_after_itself_every{50};
 
 const char* description_of(NodeState state) {
     switch (state) {
@@ -75,17 +69,16 @@ ProgressLoop::ProgressLoop(Options options, const Surroundings& surroundings, An
                  .failure_detector = options_.failure_detector},
                 around_.trees, *this),
       pacer_(options_.pacer),
-      compressor_(options_.compression),
-      pool_(options_.pool) {}
+      reads_(options_.pool, options_.compression, around_.trees, around_.backing,
+             [this](const ObjectKey& key, ObjectPtr object) {
+                 push(ReadDone{key, std::move(object)}, SIZE_MAX);
+             }) {}
 
 bool ProgressLoop::push(Event event, std::size_t events_max) {
-    {
-        auto inbox = inbox_.lock();
-        if (inbox->size() >= events_max) {
-            return false;
-        }
-        inbox->push_back(std::move(event));
+    if (inbox_.unsafe_size() >= events_max) {  // about so many
+        return false;
     }
+    inbox_.push(std::move(event));
     around_.fabric.doorbell().ring();
     return true;
 }
@@ -137,24 +130,18 @@ void ProgressLoop::leave(std::chrono::milliseconds time_max) {
 }
 
 bool ProgressLoop::take_events() {
-    if (next_taken_ == taken_.size()) {
-        taken_.clear();
-        next_taken_ = 0;
-        inbox_.lock()->swap(taken_);
-    }
     const TimePoint time = now();
-    const std::size_t end = std::min(taken_.size(), next_taken_ + events_of_a_turn_max);
-    const bool any = next_taken_ < end;
-    while (next_taken_ < end) {
-        handle(taken_[next_taken_++], time);
+    std::size_t taken = 0;
+    for (Event event; taken < events_of_a_turn_max && inbox_.try_pop(event); ++taken) {
+        handle(event, time);
     }
-    return any;
+    return taken > 0;
 }
 
 void ProgressLoop::handle(Event& event, TimePoint time) {
     std::visit(Overloaded{[&](Want& want) { protocol_.want(want.key, want.why, time); },
                           [&](ReadDone& done) {
-                              reads_.erase(done.key);
+                              reads_.end(done.key);
                               protocol_.read_done(done.key, done.object, time);
                           },
                           [](Task& task) { task(); }},
@@ -185,29 +172,6 @@ void ProgressLoop::state_changed(Rank rank, NodeState state) {
     spdlog::log(level_of_losses(leave_by_), "{} {}", name_of(rank), description_of(state));
 }
 
-// Once, or strangers could fill the log.
-void ProgressLoop::warn_of_strangers() {
-    if (!warned_of_strangers_ && around_.fabric.counters().refused != 0) {
-        warned_of_strangers_ = true;
-        spdlog::warn(
-            "refused a message without this job's key (or this node has no key); fabric.frames_refused "
-            "counts such messages");
-    }
-}
-
-void ProgressLoop::look_after_itself(TimePoint time) {
-    if (const auto direct_reads = mover_counters().direct_reads; direct_reads != direct_reads_seen_) {
-        direct_reads_seen_ = direct_reads;
-        last_direct_read_ = time;
-        if (!std::exchange(degraded_, true)) {
-            spdlog::warn("degraded: objects arrive too late, so this node reads the filesystem itself");
-        }
-    } else if (degraded_ && time - last_direct_read_ >= degraded_for) {
-        degraded_ = false;
-        spdlog::info("no longer degraded: no direct read for a minute");
-    }
-}
-
 void ProgressLoop::receive(Rank from, const Frame& frame) {
     const auto message = decode(frame).and_then([this](Message decoded) {
         return verified(std::move(decoded), {.nodes = around_.fabric.size(), .trees = around_.trees});
@@ -228,10 +192,8 @@ bool ProgressLoop::run_due() {
     const TimePoint time = now();
     const auto due = next_deadline();
     protocol_.tick(time);
-    if (time >= next_look_) {
-        warn_of_strangers();
-        look_after_itself(time);
-        next_look_ = time + looks_after_itself_every;
+    if (health_.is_due(time)) {
+        health_.look(mover_counters().direct_reads, around_.fabric.counters().refused, time);
     }
     while (!tasks_.empty() && tasks_.begin()->first <= time) {
         tasks_.extract(tasks_.begin()).mapped()();
@@ -245,7 +207,7 @@ std::optional<TimePoint> ProgressLoop::next_deadline() const {
 }
 
 void ProgressLoop::pause(Pacer::Activity activity) {
-    if (may_leave() || next_taken_ < taken_.size()) {
+    if (may_leave() || !inbox_.empty()) {
         return;
     }
     auto until = next_deadline();
@@ -289,20 +251,12 @@ std::uint64_t ProgressLoop::backlog_bytes() {
     return around_.fabric.backlog_bytes();
 }
 
-// The pool has a thread for each read, so none waits there.
 void ProgressLoop::read(const ObjectKey& key) {
-    const auto progress = std::make_shared<ReadProgress>();
-    reads_[key] = progress;
-    const bool begins = pool_.submit([this, key, progress, link = around_.fabric.link()] {
-        push(ReadDone{key, read_and_code(key, link, *progress)}, SIZE_MAX);
-    });
-    if (!begins) {
-        push(ReadDone{key, make_error(EAGAIN)}, SIZE_MAX);
-    }
+    reads_.begin(key, around_.fabric.link());
 }
 
 TimePoint ProgressLoop::latest_call(const ObjectKey& key) {
-    return reads_.at(key)->latest_call();
+    return reads_.latest_call(key);
 }
 
 std::string ProgressLoop::filesystem_of(const std::string& path) {
@@ -311,21 +265,6 @@ std::string ProgressLoop::filesystem_of(const std::string& path) {
 
 bool ProgressLoop::is_serial(const std::string& filesystem) {
     return around_.backing.is_serial(filesystem);
-}
-
-// Runs in a thread of the pool. Objects that are never sent stay plain.
-ObjectPtr ProgressLoop::read_and_code(const ObjectKey& key, const Link& link, ReadProgress& progress) {
-    ObjectPtr object = around_.backing.read(key, progress);
-    if (object->extent() == nullptr && object->bytes() > object_bytes_max) {
-        if (!warned_of_large_object_.exchange(true)) {
-            spdlog::warn(
-                "{} takes {} bytes, too many for an object; requests for such objects fail with \"{}\"",
-                to_string(key), object->bytes(), error_text(E2BIG));
-        }
-        return make_error(E2BIG);
-    }
-    const bool is_shared = key.kind == ObjectKind::extent && around_.trees.contains(key.path);
-    return is_shared ? compressor_.compress(key, std::move(object), link) : object;
 }
 
 void ProgressLoop::send(std::span<const Rank> to, const Message& message) {

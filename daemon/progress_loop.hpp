@@ -2,6 +2,8 @@
 // an inbox.
 #pragma once
 
+#include <tbb/concurrent_queue.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -14,14 +16,15 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/guarded.hpp"
 #include "base/thread_pool.hpp"
 #include "base/trees.hpp"
 #include "cache/backing_store.hpp"
 #include "cache/cache.hpp"
 #include "cache/compressor.hpp"
 #include "collectives/protocol.hpp"
+#include "daemon/backing_reads.hpp"
 #include "daemon/core_gauge.hpp"
+#include "daemon/health.hpp"
 #include "daemon/pacer.hpp"
 #include "daemon/pinning.hpp"
 #include "daemon/vitals.hpp"
@@ -91,7 +94,7 @@ class ProgressLoop final : private Protocol::Effects {
              std::chrono::milliseconds patience, std::function<void(Parts)> done);
     void at(TimePoint due, Task task);
     // This node has made a direct read within the last minute.
-    bool is_degraded() const { return degraded_; }
+    bool is_degraded() const { return health_.is_degraded(); }
     // Tells the neighbours in the trees that this node ends, and sends each of them this call.
     void announce_leave(std::string verb, std::string argument);
 
@@ -138,10 +141,7 @@ class ProgressLoop final : private Protocol::Effects {
     bool take_events();
     void handle(Event& event, TimePoint now);
     void receive(Rank from, const Frame& frame);
-    void warn_of_strangers();
-    void look_after_itself(TimePoint now);
     bool poll_fabric();
-    ObjectPtr read_and_code(const ObjectKey& key, const Link& link, ReadProgress& progress);
     bool run_due();
     std::optional<TimePoint> next_deadline() const;
     bool may_leave() const;
@@ -158,28 +158,17 @@ class ProgressLoop final : private Protocol::Effects {
     const AnswerCall answer_call_;
     const JoinAnswers join_answers_;
 
+    tbb::concurrent_queue<Event> inbox_;
     Protocol protocol_;
-    TimePoint next_look_;  // after itself
-    bool degraded_ = false;
-    std::uint64_t direct_reads_seen_ = 0;
-    TimePoint last_direct_read_;
+    Health health_;
     Pacer pacer_;
     CoreGauge cores_;
     std::map<std::uint64_t, std::function<void(Parts)>> callers_;
     std::multimap<TimePoint, Task> tasks_;
-    std::map<ObjectKey, std::shared_ptr<ReadProgress>> reads_;  // that have begun
     std::uint64_t frames_refused_ = 0;
     LatencyHistogram turns_;
-    bool warned_of_strangers_ = false;
-    std::atomic<bool> warned_of_large_object_ = false;
     std::optional<TimePoint> leave_by_;
-    std::vector<Event> taken_;    // from the inbox
-    std::size_t next_taken_ = 0;  // events before this one are handled
-
-    Guarded<std::vector<Event>> inbox_;
-
-    Compressor compressor_;
-    ThreadPool pool_;  // last: its jobs end before the members they use
+    BackingReads reads_;  // last: they end before the members they use
 };
 
 }  // namespace copper
