@@ -1,4 +1,5 @@
 // The table of options: their names, meanings and accepted texts.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -128,11 +129,12 @@ tl::expected<std::string, std::string> canonical_tree(const std::string& text) {
     if (error) {
         return wrong(text + ": " + error.message());
     }
-    struct stat found = {};
-    if (::stat(resolved.c_str(), &found) != 0) {
+    // The kernel may still know the attributes although the filesystem's client has ended.
+    struct statx found = {};
+    if (::statx(AT_FDCWD, resolved.c_str(), AT_STATX_FORCE_SYNC, STATX_TYPE, &found) != 0) {
         return wrong(text + ": " + error_text());
     }
-    if (!S_ISDIR(found.st_mode)) {
+    if (!S_ISDIR(found.stx_mode)) {
         return wrong(text + " is not a directory");
     }
     switch (MountTable().walk(resolved)) {

@@ -1,6 +1,7 @@
-// How a frame is written as an input: the length of the header's table (16 bits), the table, the body.
+// How a frame is written as an input: the length of the header without its checksum (16 bits), the header, the
+// body.
 //
-// Checksums would keep a fuzzer out, so the target makes the header's; and where the table holds the mark, it
+// Checksums would keep a fuzzer out, so the target makes the header's; and where the header holds the mark, it
 // puts the body's.
 #pragma once
 

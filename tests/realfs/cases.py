@@ -357,6 +357,7 @@ class ImportCases(FilesystemTestCase):
             self.assertEqual("", self.hosts.check(host, "sh", "-c", compare))
 
     def test_a_client_that_was_killed_before_the_launch(self):
+        self.hosts.check("cn1", "stat", self.tree)  # the kernel knows its attributes
         self.remote.kill_client("cn1")
         done = self.launch()
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
