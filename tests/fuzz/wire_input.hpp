@@ -1,8 +1,8 @@
-// How a frame is written as an input: the length of the header without its checksum (16 bits), the header, the
-// body.
+// How a frame is written as an input: the length of the header without its checksum (16 bits), the header,
+// the body.
 //
-// Checksums would keep a fuzzer out, so the target makes the header's; and where the header holds the mark, it
-// puts the body's.
+// Checksums would keep a fuzzer out, so the target makes the header's; and where the header holds the mark,
+// it puts the body's.
 #pragma once
 
 #include "fabric/fabric.hpp"
