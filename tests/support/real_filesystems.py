@@ -314,7 +314,6 @@ class MooseFs(RealFilesystem):
     stamps_whole_seconds = True
 
     def prepare(self):
-        self.sessions = collections.defaultdict(collections.Counter)
         os.mkdir(f"{self.directory}/chunks")
         shutil.copy("/var/lib/mfs/metadata.mfs.empty", f"{self.directory}/metadata.mfs")
         common = (f"WORKING_USER = root\nWORKING_GROUP = root\nNICE_LEVEL = 0\nDISABLE_OOM_KILLER = 0\n"
@@ -342,18 +341,21 @@ class MooseFs(RealFilesystem):
         return ["mfsmount", "-f", "-c", f"{self.directory}/client", "-H", self.far.address, "-o", "mfsnice=0,mfsallowoomkiller",
                 self.point]
 
+    def unmount_all(self):
+        for host in self.clients:
+            self.kill_client(host)  # the master soon forgets the counts of those that take their leave
+        super().unmount_all()
+
     def counters(self):
         """Of all sessions, without the server's own."""
-        there = collections.defaultdict(collections.Counter)
+        total = collections.Counter()
         for mode in ("0", "1"):  # of the last hour, and of this one
             told = self.far.output("mfscli", "-n", "-p", "-s", "|", "-H", self.far.address, "-SMO", "-m", mode)
-            for line in filter(None, told.splitlines()):
-                session, address, _, *counts, _ = line.split("|")
+            for session in filter(None, told.splitlines()):
+                _, address, _, *counts, _ = session.split("|")
                 if address != self.far.address:
-                    there[session].update(dict(zip(self.KINDS, map(int, counts))))
-        for session, counts in there.items():
-            self.sessions[session] |= counts  # the master forgets those of clients that are gone
-        return +sum(self.sessions.values(), collections.Counter())
+                    total.update(dict(zip(self.KINDS, map(int, counts))))
+        return +total
 
 
 class GlusterFs(RealFilesystem):
