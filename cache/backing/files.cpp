@@ -127,6 +127,44 @@ bool is_wanted(const Attributes& attributes, const ObjectKey& key) {
     return key.version == 0 || key.version == hash_of(version_of(attributes));
 }
 
+SystemResult<OpenFiles::Opened> open_file(const std::string& path, PathOpener& opener,
+                                          ReadCounters& counters) {
+    counters.count(&BackingCounters::file_opens);
+    return counters.pace()
+        .timed(Pace::Kind::open,
+               // O_NONBLOCK: opening a FIFO must not wait for its other end.
+               [&] { return opener.open(path, O_RDONLY | O_NONBLOCK, counters); })
+        // The mount may be gone from its place before the file is closed (umount -l).
+        .map([](PathOpener::Opened opened) {
+            return OpenFiles::Opened{.fd = std::move(opened.fd),
+                                     .has_number = opened.mounts->numbers_files(opened.path)};
+        });
+}
+
+// With the inode number that all nodes tell.
+Attributes numbered(Attributes attributes, const OpenFiles::File& file, const std::string& path) {
+    attributes.inode = file.has_number ? attributes.inode : number_of(path);
+    return attributes;
+}
+
+// What the file is before it is read.
+SystemResult<Observed> look_at(const OpenFiles::File& file, const ObjectKey& key, FilesystemClocks& clocks,
+                               std::chrono::milliseconds& patience, ReadCounters& counters) {
+    const int fd = file.fd.get();
+    auto seen = settled_stat(fd, clocks, patience, counters);
+    if (seen && !is_wanted(numbered(seen->attributes, file, key.path), key)) {
+        // The client may be mistaken: where sshfs loses its server, it answers a read with no bytes, and the
+        // kernel takes the file for empty from then on, and fills its pages with zeros.
+        ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        seen = settled_stat(fd, clocks, patience, counters, Ask::server);
+    }
+    if (key.kind == ObjectKind::extent && seen && extents_of(seen->attributes.size) > first_stripe_extents) {
+        // What comes next is another node's stripe: the kernel must not read ahead.
+        ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    }
+    return seen;
+}
+
 // How long to keep what was read. If the file's Version is not the key's: for a file of several extents only
 // briefly, for the present askers, because another opening may still find the wanted Version. An extent that
 // is the whole file is consistent in any Version.
@@ -138,48 +176,21 @@ std::optional<std::chrono::milliseconds> lifetime_of(const Attributes& attribute
 }  // namespace
 
 ObjectPtr PosixBacking::read_file(const ObjectKey& key, ReadCounters& counters) {
-    bool is_just_opened = false;
-    const auto open = [&] {
-        is_just_opened = true;
-        counters.count(&BackingCounters::file_opens);
-        return counters.pace()
-            .timed(Pace::Kind::open,
-                   // O_NONBLOCK: opening a FIFO must not wait for its other end.
-                   [&] { return opener_.open(key.path, O_RDONLY | O_NONBLOCK, counters); })
-            // The mount may be gone from its place before the file is closed (umount -l).
-            .map([](PathOpener::Opened opened) {
-                return OpenFiles::Opened{.fd = std::move(opened.fd),
-                                         .has_number = opened.mounts->numbers_files(opened.path)};
-            });
-    };
     const OpenFiles::Wanted wanted{.path = key.path, .version = key.version};
     int error = EAGAIN;
     OpenFiles::FilePtr last;
     std::chrono::milliseconds patience = patience_max;
     for (int attempt = 1; attempt <= read_attempts_max; ++attempt) {
-        is_just_opened = false;
-        const auto file = open_files_->get(wanted, open);
+        bool is_just_opened = false;
+        const auto file = open_files_->get(wanted, [&] {
+            is_just_opened = true;
+            return open_file(key.path, opener_, counters);
+        });
         if (!file) {
             return make_error(file.error());
         }
-        const int fd = (*file)->fd.get();
-        const auto numbered = [&key, has_number = (*file)->has_number](Attributes attributes) {
-            attributes.inode = has_number ? attributes.inode : number_of(key.path);
-            return attributes;
-        };
-        auto seen = settled_stat(fd, clocks_, patience, counters);
-        if (seen && !is_wanted(numbered(seen->attributes), key)) {
-            // The client may be mistaken: where sshfs loses its server, it answers a read with no bytes, and
-            // the kernel takes the file for empty from then on, and fills its pages with zeros.
-            ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-            seen = settled_stat(fd, clocks_, patience, counters, Ask::server);
-        }
-        if (key.kind == ObjectKind::extent && seen &&
-            extents_of(seen->attributes.size) > first_stripe_extents) {
-            // What comes next is another node's stripe: the kernel must not read ahead.
-            ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-        }
-        auto done = read_once(fd, seen, key, *memory_, counters);
+        const auto seen = look_at(**file, key, clocks_, patience, counters);
+        auto done = read_once((*file)->fd.get(), seen, key, *memory_, counters);
         if (!done) {
             open_files_->close(wanted, **file);
             error = done.error();
@@ -190,7 +201,7 @@ ObjectPtr PosixBacking::read_file(const ObjectKey& key, ReadCounters& counters) 
             }
         } else if (*done) {
             Attributes& attributes = attributes_in(**done);
-            attributes = numbered(attributes);
+            attributes = numbered(attributes, **file, key.path);
             const bool is_of_map = key.kind == ObjectKind::data_map;
             open_files_->mark_read(wanted, **file, is_of_map ? OpenFiles::no_extent : key.index,
                                    extents_of(attributes.size));
