@@ -180,6 +180,27 @@ std::vector<std::string> better_words(const FlagTexts& flags) {
     return found;
 }
 
+// Where the user named no mount, and the default one is taken: in the private directory.
+void choose_mount(const LaunchOptions& options, const Sources& sources, const Places& places, Plan& plan) {
+    const auto given = options.flags.find("mount");
+    plan.uses_default_mount =
+        (given == options.flags.end() || given->second.empty()) && setting("", sources, "mount", "").empty();
+    if (places.mount_is_taken && plan.uses_default_mount) {
+        plan.daemon.mount = mount_within(plan.daemon.private_directory);
+    }
+}
+
+// Names of those of this process that all daemons get.
+std::vector<std::string> variables_passed_on(const Launcher& launcher) {
+    std::set<std::string> kept(launcher.keep_env.begin(), launcher.keep_env.end());
+    kept.erase("LD_LIBRARY_PATH");  // launch_command() passes it on anyway
+    kept.erase(job_key_variable);
+    std::vector<std::string> variables = {job_key_variable};
+    std::ranges::copy_if(kept, std::back_inserter(variables),
+                         [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
+    return variables;
+}
+
 }  // namespace
 
 std::string why_default_mount_is_taken() {
@@ -231,12 +252,7 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places,
     if (!places.private_directory.empty()) {
         plan.daemon.private_directory = places.private_directory;
     }
-    const auto given = options.flags.find("mount");
-    plan.uses_default_mount =
-        (given == options.flags.end() || given->second.empty()) && setting("", *sources, "mount", "").empty();
-    if (places.mount_is_taken && plan.uses_default_mount) {
-        plan.daemon.mount = mount_within(plan.daemon.private_directory);
-    }
+    choose_mount(options, *sources, places, plan);
     plan.daemon.launch = JobKey::random().text().substr(0, launch_id_digits);
     plan.daemon.profile = profile_of(plan.daemon);
     // Otherwise each daemon checks its own node.
@@ -257,17 +273,11 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places,
     plan.daemon.lease = lease_of(plan.launcher, plan.daemon.batch_job);
     auto command = to_flags(plan.daemon);
     command.insert(command.begin(), plan.copperd);
-    std::set<std::string> kept(plan.launcher.keep_env.begin(), plan.launcher.keep_env.end());
-    kept.erase("LD_LIBRARY_PATH");  // launch_command() passes it on anyway
-    kept.erase(job_key_variable);
-    std::vector<std::string> variables = {job_key_variable};
-    std::ranges::copy_if(kept, std::back_inserter(variables),
-                         [](const std::string& name) { return std::getenv(name.c_str()) != nullptr; });
     auto launcher = plan.launcher;
     if (!plan.on_this_machine_only()) {
         launcher.extra = with_remote_shell(launcher);
     }
-    plan.command = launch_command(launcher, plan.placement, command, variables);
+    plan.command = launch_command(launcher, plan.placement, command, variables_passed_on(launcher));
     return plan;
 }
 
