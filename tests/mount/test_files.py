@@ -384,7 +384,7 @@ class RewrittenInPlace(MountTestCase):
             os.stat(mirrored[node])
         for node in read_by:
             self.assertEqual("1", file_history.look(mirrored[node]))
-        wrong = file_history.rewrite_while_read(self.start("write", self.path), [self.start("read", path) for path in mirrored])
+        wrong, _ = file_history.rewrite_while_read(self.start("write", self.path), [self.start("read", path) for path in mirrored])
         self.assertEqual([set()] * self.NODES, wrong)
         time.sleep(2.5)
         expected = 1 if read_by else file_history.LAST  # the snapshot, once there is one
