@@ -74,8 +74,12 @@ bool is_local(int file) {
                types.end();
 }
 
+UniqueFd file_at(int directory, const std::string& name) {
+    return UniqueFd(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+}
+
 bool is_local_file(int directory, const std::string& name) {
-    const UniqueFd file(::openat(directory, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    const UniqueFd file = file_at(directory, name);
     return file && is_local(file.get());
 }
 
@@ -157,13 +161,26 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
         if (!status) {
             return tl::unexpected(status.error());
         }
-        const Attributes& attributes = status->attributes;
+        Attributes attributes = status->attributes;
         const bool begins_filesystem =
             status->filesystem != directory.filesystem || status->is_automount_point;
         if (S_ISREG(attributes.mode)) {
-            const auto left = clocks.time_to_settle(status->filesystem, attributes.changed, [&] {
-                return begins_filesystem ? is_local_file(directory.fd, name) : is_local(directory.fd);
-            });
+            const auto time_to_settle = [&] {
+                return clocks.time_to_settle(status->filesystem, attributes.changed, [&] {
+                    return begins_filesystem ? is_local_file(directory.fd, name) : is_local(directory.fd);
+                });
+            };
+            auto left = time_to_settle();
+            // Of other files, a read finds out if the client keeps old attributes.
+            if (attributes.size == 0 && left.count() == 0 &&
+                clocks.may_be_stale(status->filesystem, attributes.changed)) {
+                const UniqueFd file = file_at(directory.fd, name);
+                const auto now = file ? stat_anew(file.get(), counters) : tl::unexpected(errno);
+                if (now && S_ISREG(now->mode)) {
+                    attributes = *now;
+                    left = time_to_settle();
+                }
+            }
             // An empty file is read without asking anybody, so look at it once more.
             const int waits_max = attributes.size == 0 ? read_attempts_max - 1 : left <= short_wait ? 1 : 0;
             if (left.count() == 0 || if_unsettled == IfUnsettled::take || attempt >= waits_max) {

@@ -108,6 +108,9 @@ class TreeCases(FilesystemTestCase):
         os.mkdir(f"{cls.source}/rewritten")
         for name in ("unknown", "looked-up", "read"):
             pathlib.Path(cls.source, "rewritten", name).write_bytes(file_history.content_of(1))
+        for number in range(4):
+            os.makedirs(f"{cls.source}/emptied/{number}")
+            pathlib.Path(cls.source, "emptied", str(number), "file").write_text("old\n")
 
     def test_it_looks_as_it_does_directly(self):
         self.check_looks("nasty", least=100)
@@ -208,6 +211,20 @@ class TreeCases(FilesystemTestCase):
         else:
             self.assertTrue(snapshot[0].isdigit() or snapshot[0] in rests, snapshot)
         self.assertEqual(snapshot, found(MOUNT))
+        self.stop_well()
+
+    def test_empty_for_a_moment(self):
+        """While it is rewritten, as a look at it shows, but not for longer: a client that keeps attributes (sshfs) tells old ones."""
+        if not self.remote.stamps_whole_seconds:
+            self.skipTest("optional: the clock of its stamps is fine, so a file that is empty for a moment is at rest")
+        self.launch_well()
+        with self.remote.writable() as place:
+            for number in range(4):
+                time.sleep((0.25 - time.time()) % 1)  # the clock does not tick meanwhile
+                writer = self.remote.far.start("sh", "-ec", f"cd {place}/emptied/{number}; : >file; sleep 0.15; echo new >file")
+                told = self.hosts.run("cn1", "sh", "-c", f"sleep 0.03; cat {MOUNT}{self.tree}/emptied/{number}/file")
+                self.assertEqual(0, writer.wait())
+                self.assertNotEqual("", told.stdout + told.stderr)
         self.stop_well()
 
     def test_rewritten_in_place(self):
