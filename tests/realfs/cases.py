@@ -214,7 +214,7 @@ class TreeCases(FilesystemTestCase):
         self.stop_well()
 
     def test_empty_for_a_moment(self):
-        """While it is rewritten, as a look at it shows, but not for longer: a client that keeps attributes (sshfs) tells old ones."""
+        """While it is rewritten, as a look at it shows, but not for longer: some clients keep attributes (sshfs)."""
         if not self.remote.stamps_whole_seconds:
             self.skipTest("optional: the clock of its stamps is fine, so a file that is empty for a moment is at rest")
         self.launch_well()
