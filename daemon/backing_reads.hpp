@@ -18,7 +18,7 @@ namespace copper {
 // One thread makes all calls. The destructor waits for the reads.
 class BackingReads {
   public:
-    // Called in the thread of the read.
+    // Called in the thread of the read, or by begin() if no thread can start.
     using Done = std::function<void(const ObjectKey&, ObjectPtr)>;
 
     // Extents of `trees` are perhaps compressed, others are never sent. The references must outlive this.

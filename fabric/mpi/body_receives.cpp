@@ -80,6 +80,7 @@ bool BodyReceives::take(const Fabric::Receive& receive, std::set<Rank>& lost) {
         }
         moved = true;
         --posted_;
+        counters_.bytes_received += body->frame.body.size;
         Body arrived = std::move(*body);
         body = bodies_.erase(body);
         arrived.frame.body.checksum = arrived.checksum.value();

@@ -26,7 +26,9 @@ class BodyReceives {
         std::chrono::milliseconds deadline{30000};  // a node whose body takes longer is lost
         std::shared_ptr<ExtentMemory> memory;       // for them
     };
-    explicit BodyReceives(Options options) : options_(std::move(options)) {}
+    // `counters` must outlive this.
+    BodyReceives(Options options, FabricCounters& counters)
+        : options_(std::move(options)), counters_(counters) {}
 
     // The next body of this node belongs to that header.
     void announce(Rank from, Blob header, std::size_t bytes);
@@ -54,6 +56,7 @@ class BodyReceives {
     bool take_pieces(Body& body);
 
     const Options options_;
+    FabricCounters& counters_;
     std::list<Body> bodies_;  // in the order of their announcements
     std::size_t posted_ = 0;
     std::list<Body> abandoned_;  // of lost nodes: MPI may use their memory until the end

@@ -90,7 +90,7 @@ void MessageReceives::take_received(std::size_t receive, const MPI_Status& statu
         take(Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)}, static_cast<std::uint64_t>(status.MPI_TAG),
              {buffers_[receive].get(), static_cast<std::size_t>(bytes)});
     } else if (is_truncation(error)) {
-        ++refused_;
+        ++counters_.refused;  // our messages are never so large
         if (receives_[receive] != MPI_REQUEST_NULL) {
             MPI_Request_free(&receives_[receive]);
         }

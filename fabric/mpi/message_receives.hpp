@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "fabric/rank.hpp"
+#include "fabric/fabric.hpp"
 #include "fabric/receive_window.hpp"
 
 namespace copper {
@@ -26,8 +26,9 @@ class MessageReceives {
     // The bytes are gone when it returns.
     using Take = std::function<void(Rank from, std::uint64_t tag, std::span<const std::byte> message)>;
 
-    MessageReceives(MPI_Comm messages, std::size_t posted)
-        : messages_(messages), window_({.posted = posted, .free = posted / 2}) {
+    // `counters` must outlive this.
+    MessageReceives(MPI_Comm messages, std::size_t posted, FabricCounters& counters)
+        : messages_(messages), counters_(counters), window_({.posted = posted, .free = posted / 2}) {
         post_missing();
     }
 
@@ -40,8 +41,6 @@ class MessageReceives {
     // Gives the receives back to MPI.
     void cancel();
 
-    std::uint64_t refused() const { return refused_; }  // longer than any of ours
-
   private:
     void post_missing();
     void post(std::size_t receive);
@@ -50,6 +49,7 @@ class MessageReceives {
     void take_received(std::size_t receive, const MPI_Status& status, int error, const Take& take);
 
     const MPI_Comm messages_;
+    FabricCounters& counters_;
     ReceiveWindow window_;
     // What belongs to one receive has the same index.
     std::vector<std::unique_ptr<std::byte[]>> buffers_;
@@ -57,7 +57,6 @@ class MessageReceives {
     std::vector<std::size_t> spare_receives_;  // not posted, and without a buffer
     std::vector<int> arrived_;                 // filled by MPI_Testsome, like statuses_
     std::vector<MPI_Status> statuses_;
-    std::uint64_t refused_ = 0;
 };
 
 }  // namespace copper

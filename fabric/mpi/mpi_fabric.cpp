@@ -38,11 +38,12 @@ class Driver final : public MpiFabric {
                   .bulk_in_flight_per_peer_max = options.bulk_sends_in_flight_per_peer_max,
                   .deadline = options.send_deadline},
                  messages, sealer_, counters_, [this](Rank rank) { ring(rank); }),
-          messages_(messages, options.receives_posted),
+          messages_(messages, options.receives_posted, counters_),
           order_(self, size(), sealer_),
           bodies_({.in_flight_max = options.bodies_in_flight_max,
                    .deadline = options.send_deadline,
-                   .memory = options.memory}) {}
+                   .memory = options.memory},
+                  counters_) {}
 
     Rank self() const override { return self_; }
     std::uint32_t size() const override { return static_cast<std::uint32_t>(names_.size()); }
@@ -55,7 +56,7 @@ class Driver final : public MpiFabric {
         return own != nullptr ? *own : MpiFabric::doorbell();
     }
     bool flushed() const override { return sends_.empty(); }
-    FabricCounters counters() const override;
+    FabricCounters counters() const override { return counters_; }
     Link link() const override {
         return {.bytes_per_second = sends_.bytes_per_second(), .bytes_under_way = backlog_bytes()};
     }
@@ -88,12 +89,6 @@ class Driver final : public MpiFabric {
     BodyReceives bodies_;
     std::set<Rank> newly_lost_;
 };
-
-FabricCounters Driver::counters() const {
-    FabricCounters counters = counters_;
-    counters.refused += messages_.refused();
-    return counters;
-}
 
 void Driver::ring(Rank rank) {
     if (Doorbell* doorbell = doorbells_[rank.value]) {
@@ -142,11 +137,7 @@ void Driver::take_message(Rank from, Message message, const Receive& receive) {
 bool Driver::progress(const Receive& receive, const Lost& lost) {
     bool moved = messages_.take(
         [&](Rank from, std::uint64_t tag, Message message) { put_into_order(from, tag, message, receive); });
-    const auto count_body = [&](Rank from, Frame frame) {
-        counters_.bytes_received += frame.body.size;
-        receive(from, std::move(frame));
-    };
-    moved = bodies_.take(count_body, newly_lost_) || moved;
+    moved = bodies_.take(receive, newly_lost_) || moved;
     moved = sends_.complete(newly_lost_) || moved;
     for (const Rank rank : order_.waiting_since(std::chrono::steady_clock::now() - options_.send_deadline)) {
         newly_lost_.insert(rank);  // it died during a message
