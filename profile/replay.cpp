@@ -28,6 +28,8 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         std::uint64_t bytes = 0;  // of an extent with a version
         std::uint64_t rest = 0;   // bytes of the file behind that extent, which come next
         FetchFor why = FetchFor::everyone;
+        ObjectPtr names = nullptr;  // of a batch: the object that has them
+        bool may_be_gone = false;
     };
     enum class Below : std::uint8_t { nothing, everything };
 
@@ -106,7 +108,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                     const Attributes attributes =
                         found != nullptr && found->size() == 1 ? found->at(0).attributes : Attributes();
                     if (next.key.index >= extents_to_fetch(attributes)) {
-                        arrived(next.key, nullptr);
+                        arrived(next, nullptr);
                     } else if (next.key.kind == ObjectKind::data_map) {
                         fetch_object(map_of(next.key.path, attributes, next.why));
                     } else {
@@ -117,7 +119,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             get(directory_key(key.path), next.why, [this, next = next](const ObjectPtr& object) mutable {
                 const Directory* names = object->directory();
                 if (names == nullptr || !has_piece(*names, next.key)) {
-                    arrived(next.key, nullptr);
+                    arrived(next, nullptr);
                 } else {
                     next.key.version = names->version;
                     fetch_object(next);
@@ -133,7 +135,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         get(next.key, next.why, [this, next](const ObjectPtr& object) {
             bytes_in_flight -= next.bytes;
             progress.bytes += next.bytes;
-            arrived(next.key, object);
+            arrived(next, object);
         });
     }
 
@@ -160,51 +162,81 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     }
 
     // Null: there is no such object.
-    void arrived(const ObjectKey& key, const ObjectPtr& object) {
+    void arrived(const Wanted& asked, const ObjectPtr& object) {
         --in_flight;
         const bool is_absent =
-            object == nullptr ||
-            (key.kind == ObjectKind::entry && object->listing() != nullptr && object->listing()->size() == 0);
+            object == nullptr || (asked.key.kind == ObjectKind::entry && object->listing() != nullptr &&
+                                  object->listing()->size() == 0);
         const int error = is_absent ? ENOENT : object->error().value();
-        if (error != 0) {
+        if (error == 0) {
+            ++progress.fetched;
+        } else if (error != ENOENT || !asked.may_be_gone) {
             ++progress.failed;
             progress.error = progress.error != 0 ? progress.error : error;
-        } else {
-            ++progress.fetched;
         }
         if (below == Below::everything && error == 0 && progress.state == State::running) {
-            add_below(key, *object);
+            add_below(asked, object);
         }
         go_on();
     }
 
-    void add_below(const ObjectKey& key, const Object& object) {
+    void add_below(const Wanted& asked, const ObjectPtr& object) {
+        const ObjectKey& key = asked.key;
         std::vector<Wanted> found;
-        if (const Directory* directory = object.directory()) {
-            add_names(key.path, *directory, found);
-        } else if (object.listing() != nullptr &&
-                   (key.kind == ObjectKind::batch || key.kind == ObjectKind::entry)) {
-            add_entries(key, *object.listing(), found);
-        } else if (const DataMap* map = object.data_map()) {
+        if (const Directory* directory = object->directory()) {
+            add_names(key.path, *directory, object, found);
+        } else if (const DataMap* map = object->data_map()) {
             add_segments(key.path, *map, found);
+        } else if (const Listing* listing = object->listing();
+                   listing != nullptr && key.kind == ObjectKind::names) {
+            add_batches(key, listing->size(), object, found);
+        } else if (listing != nullptr) {
+            add_entries(key, *listing, found);
+            if (asked.names != nullptr) {
+                add_missing(asked, *listing, found);
+            }
         }
         // In front of what follows: a directory's files come before the next directory.
         wanted.insert(wanted.begin(), found.begin(), found.end());
     }
 
-    static void add_names(const std::string& path, const Directory& directory, std::vector<Wanted>& found) {
-        const auto add = [&](ObjectKind kind, std::uint64_t index) {
-            found.push_back({.key = {.kind = kind,
-                                     .path = path,
-                                     .index = static_cast<std::uint32_t>(index),
-                                     .version = directory.version}});
-        };
-        for (std::size_t piece = 0; !directory.has_all_names() && piece < directory.first_names.size();
-             ++piece) {
-            add(ObjectKind::names, piece);
+    static void add_names(const std::string& path, const Directory& directory, const ObjectPtr& object,
+                          std::vector<Wanted>& found) {
+        ObjectKey piece{.kind = ObjectKind::names, .path = path, .version = directory.version};
+        if (directory.has_all_names()) {
+            add_batches(piece, directory.entries, object, found);
+            return;
         }
-        for (std::uint64_t batch = 0; batch * batch_entries < directory.entries; ++batch) {
-            add(ObjectKind::batch, batch);
+        for (; piece.index < directory.first_names.size(); ++piece.index) {
+            found.push_back({.key = piece});
+        }
+    }
+
+    // Of a piece of the names.
+    static void add_batches(const ObjectKey& piece, std::size_t names, const ObjectPtr& object,
+                            std::vector<Wanted>& found) {
+        const std::uint32_t first = piece.index * static_cast<std::uint32_t>(piece_entries / batch_entries);
+        for (std::uint32_t batch = 0; batch * batch_entries < names; ++batch) {
+            found.push_back({.key = {.kind = ObjectKind::batch,
+                                     .path = piece.path,
+                                     .index = first + batch,
+                                     .version = piece.version},
+                             .names = object});
+        }
+    }
+
+    // A batch is without names that are gone or have just changed, and where names are looked up one after
+    // another, without those that nobody has asked for.
+    static void add_missing(const Wanted& batch, const Listing& entries, std::vector<Wanted>& found) {
+        const Directory* directory = batch.names->directory();
+        const Listing& names = directory != nullptr ? directory->names : *batch.names->listing();
+        const std::size_t first = batch.key.index % (piece_entries / batch_entries) * batch_entries;
+        for (std::size_t i = first; i < std::min(first + batch_entries, names.size()); ++i) {
+            const std::string_view name = names.at(i).name;
+            if (!entries.find(name)) {
+                found.push_back({.key = {.kind = ObjectKind::entry, .path = join_path(batch.key.path, name)},
+                                 .may_be_gone = true});
+            }
         }
     }
 

@@ -246,11 +246,20 @@ class Prefetch(ProfileTestCase):
         job = self.start()
         done = self.prefetch(job, "--wait", f"{self.shown}/used", job.mirrored(1, f"{self.shown}/unused/file.01"))
         self.assertIn(f"{self.shown}/used: ", done.stdout)
-        self.assertEqual(self.FILES + 1, self.slow.counters()["open"])  # "the last one" is empty
+        self.assertEqual(self.FILES + 1, self.slow.counters()["open"])
         node = job.stats()["per_node"][1]
         wait_until(lambda: job.stats()["per_node"][1]["cache"]["objects"] >= self.FILES, SECONDS_MAX, "the push to all")
         self.assertEqual({}, self.operations(lambda: self.use(job)))
         self.assertEqual(0, node["fallbacks"]["direct_reads"])
+
+    def test_all_of_a_tree_whose_names_are_looked_up_one_after_another(self):
+        shown = self.serve("metadata_latency_ms = 2\nis_serial = 1\n").mount()
+        job = self.launch(trees=[shown], nodes=1)
+        for number in range(0, self.FILES, 4):  # so many tell that they are
+            os.stat(job.mirrored(0, f"{shown}/unused/file.{number:02}"))
+        before = job.totals()["backing"]["file_opens"]
+        done = self.prefetch(job, "--wait", f"{shown}/used")
+        self.assertEqual(self.FILES, job.totals()["backing"]["file_opens"] - before, done.stdout)
 
     def test_a_terminal_gets_a_bar(self):
         shown = self.serve("metadata_operations_per_second = 200\n").mount()  # so it takes two seconds

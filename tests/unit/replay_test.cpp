@@ -68,8 +68,12 @@ class ReplayTest : public testing::Test {
         switch (key.kind) {
             case ObjectKind::directory:
                 return make_object(test::directory_of(entries_of(key.path)));
-            case ObjectKind::batch:
-                return make_object(Listing(entries_of(key.path), Listing::Detail::attributes));
+            case ObjectKind::batch: {
+                auto entries = entries_of(key.path);
+                std::erase_if(entries,
+                              [&](const auto& entry) { return not_in_batches.contains(entry.name); });
+                return make_object(Listing(std::move(entries), Listing::Detail::attributes));
+            }
             case ObjectKind::extent:
                 return make_object(Extent{.attributes = attributes_of(key.path), .blob = {}});
             case ObjectKind::data_map:
@@ -117,6 +121,7 @@ class ReplayTest : public testing::Test {
 
     std::map<std::string, std::uint64_t> files;
     std::map<std::string, std::vector<DataMap::Segment>> segments;  // of those files that have holes
+    std::set<std::string> not_in_batches;                           // names
     std::deque<Asked> asked;
     std::vector<Asked> all_asked;
     std::deque<Replay::Task> tasks;
@@ -261,6 +266,20 @@ TEST_F(ReplayTest, APathIsFetchedWithEverythingBelow) {
     EXPECT_EQ(asked_for(ObjectKind::entry), std::vector<std::string>{"/t#0"}) << "attributes come in batches";
     EXPECT_EQ(running->progress().state, State::done);
     EXPECT_EQ(running->progress().bytes, 10 + extent_bytes + 1 + 5);
+}
+
+TEST_F(ReplayTest, WhatABatchLeavesOutIsAskedForAlone) {
+    files = {{"/t/a", 10}, {"/t/b/c", 5}, {"/t/d", 5}, {"/t/gone", 5}};
+    not_in_batches = {"a", "b", "gone"};
+    const auto running = prefetch("/t");
+    arrive(2);  // the entry of /t, and its names
+    files.erase("/t/gone");
+    arrive();
+    EXPECT_EQ(asked_for(ObjectKind::entry),
+              (std::vector<std::string>{"/t#0", "/t/a#0", "/t/b#0", "/t/gone#0"}));
+    EXPECT_EQ(asked_for(ObjectKind::extent), (std::vector<std::string>{"/t/d#0", "/t/a#0", "/t/b/c#0"}));
+    EXPECT_EQ(running->progress().state, State::done);
+    EXPECT_EQ(running->progress().failed, 0) << "a name may be gone";
 }
 
 TEST_F(ReplayTest, OnlyTheExtentsThatHaveDataAreFetched) {
