@@ -345,6 +345,12 @@ class ImportCases(FilesystemTestCase):
         self.assertEqual({}, self.counted(lambda: self.end_imports(self.start_imports())), "all is there")
         self.stop_well()
 
+    def test_what_was_fetched_ahead_needs_no_request(self):
+        self.launch_well()
+        self.hosts.check("cn0", "copper", "prefetch", "--wait", self.tree)
+        self.assertEqual({}, self.counted(lambda: self.end_imports(self.start_imports())))
+        self.stop_well()
+
     def test_imports_in_a_row(self):
         """Each in a job of its own, with clients that know nothing yet. COPPER_REALFS_JOBS: how many."""
         for number in range(int(os.environ.get("COPPER_REALFS_JOBS", "2"))):
