@@ -19,7 +19,6 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds record_every{60000};
-constexpr milliseconds collect_patience{2000};
 constexpr milliseconds write_time_max{2000};
 // An answer has room for these, however short the paths are.
 constexpr std::size_t answer_bytes_max = answer_text_bytes_max / 2;
@@ -89,7 +88,7 @@ void ProfileKeeper::collect() {
     std::vector<Rank> whom = loop_.membership().alive();
     std::erase_if(whom,
                   [nodes = loop_.membership().size()](Rank rank) { return !is_asked_for_uses(rank, nodes); });
-    loop_.ask(whom, uses_verb, known.dump(), collect_patience, [this](ProgressLoop::Parts parts) {
+    loop_.ask(whom, uses_verb, known.dump(), options_.patience, [this](ProgressLoop::Parts parts) {
         is_collecting_ = false;
         if (take(std::move(parts)) && waiting_bytes_ < options_.waiting_bytes_max) {
             collect();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -40,6 +41,7 @@ class ProfileKeeper {
         Replay::Options replay;
         // Nodes are not asked for more while answers of this size wait to be joined: a profile holds no more.
         std::size_t waiting_bytes_max = profile_bytes_max;
+        std::chrono::milliseconds patience{2000};  // with nodes that are asked
     };
 
     // All must outlive it.

@@ -157,7 +157,9 @@ class ProfileKeeperTest : public testing::Test {
     const std::shared_ptr<spdlog::logger> logger_before = spdlog::default_logger();
     const std::shared_ptr<Log> log = std::make_shared<Log>();
     test::TemporaryDirectory directory;
-    ProfileKeeper::Options options{.file = directory / "profile", .substitutes = {}, .replay = {}};
+    // The other nodes answer in the thread that would lose patience with them.
+    ProfileKeeper::Options options{
+        .file = directory / "profile", .substitutes = {}, .replay = {}, .patience = 1h};
     std::deque<UseLog> uses = std::deque<UseLog>(nodes);  // by rank
     std::size_t bytes_told = 0;
     OtherNodes::AnswerOf answer_of = [this](Rank rank, const std::string& argument) {
