@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         std::uint64_t rest = 0;   // bytes of the file behind that extent, which come next
         FetchFor why = FetchFor::everyone;
         ObjectPtr names = nullptr;  // of a batch: the object that has them
-        bool may_be_gone = false;
+        int harmless = 0;           // an error that is no failure
     };
     enum class Below : std::uint8_t { nothing, everything };
 
@@ -168,13 +169,14 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             object == nullptr || (asked.key.kind == ObjectKind::entry && object->listing() != nullptr &&
                                   object->listing()->size() == 0);
         const int error = is_absent ? ENOENT : object->error().value();
-        if (error == 0) {
-            ++progress.fetched;
-        } else if (error != ENOENT || !asked.may_be_gone) {
+        const bool is_failure = error != 0 && error != asked.harmless;
+        if (is_failure) {
             ++progress.failed;
             progress.error = progress.error != 0 ? progress.error : error;
+        } else {
+            ++progress.fetched;
         }
-        if (below == Below::everything && error == 0 && progress.state == State::running) {
+        if (below == Below::everything && !is_failure && progress.state == State::running) {
             add_below(asked, object);
         }
         go_on();
@@ -192,9 +194,9 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
             add_batches(key, listing->size(), object, found);
         } else if (listing != nullptr) {
             add_entries(key, *listing, found);
-            if (asked.names != nullptr) {
-                add_missing(asked, *listing, found);
-            }
+        }
+        if (asked.names != nullptr) {
+            add_missing(asked, *object, found);
         }
         // In front of what follows: a directory's files come before the next directory.
         wanted.insert(wanted.begin(), found.begin(), found.end());
@@ -221,21 +223,22 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                                      .path = piece.path,
                                      .index = first + batch,
                                      .version = piece.version},
-                             .names = object});
+                             .names = object,
+                             .harmless = EAGAIN});  // all of it has just changed
         }
     }
 
     // A batch is without names that are gone or have just changed, and where names are looked up one after
     // another, without those that nobody has asked for.
-    static void add_missing(const Wanted& batch, const Listing& entries, std::vector<Wanted>& found) {
+    static void add_missing(const Wanted& batch, const Object& entries, std::vector<Wanted>& found) {
         const Directory* directory = batch.names->directory();
         const Listing& names = directory != nullptr ? directory->names : *batch.names->listing();
         const std::size_t first = batch.key.index % (piece_entries / batch_entries) * batch_entries;
         for (std::size_t i = first; i < std::min(first + batch_entries, names.size()); ++i) {
             const std::string_view name = names.at(i).name;
-            if (!entries.find(name)) {
+            if (!entries.entry(name)) {
                 found.push_back({.key = {.kind = ObjectKind::entry, .path = join_path(batch.key.path, name)},
-                                 .may_be_gone = true});
+                                 .harmless = ENOENT});
             }
         }
     }

@@ -282,6 +282,15 @@ TEST_F(ReplayTest, WhatABatchLeavesOutIsAskedForAlone) {
     EXPECT_EQ(running->progress().failed, 0) << "a name may be gone";
 }
 
+TEST_F(ReplayTest, ADirectoryInWhichEverythingHasJustChangedIsFetched) {
+    files = {{"/t/a", 10}};
+    not_in_batches = {"a"};
+    const auto running = prefetch("/t");
+    arrive();
+    EXPECT_EQ(asked_for(ObjectKind::extent), std::vector<std::string>{"/t/a#0"});
+    EXPECT_EQ(running->progress().failed, 0);
+}
+
 TEST_F(ReplayTest, OnlyTheExtentsThatHaveDataAreFetched) {
     files = {{"/t/holes", 6 * extent_bytes + 5}, {"/t/nothing", 2 * extent_bytes}};
     segments = {{"/t/holes",
