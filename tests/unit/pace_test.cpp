@@ -136,7 +136,7 @@ class ABatchOfLookups : public testing::Test {
             if (is_serial) {
                 lock.lock();
             }
-            std::this_thread::sleep_for(1ms);
+            std::this_thread::sleep_for(5ms);  // longer than a busy machine lets threads wait
             return ++calls;
         };
         concurrent.for_each(
