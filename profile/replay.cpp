@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/path.hpp"
+#include "cache/names.hpp"
 
 namespace copper {
 namespace {
@@ -29,8 +30,8 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         std::uint64_t bytes = 0;  // of an extent with a version
         std::uint64_t rest = 0;   // bytes of the file behind that extent, which come next
         FetchFor why = FetchFor::everyone;
-        ObjectPtr names = nullptr;  // of a batch: the object that has them
-        int harmless = 0;           // an error that is no failure
+        std::shared_ptr<const Listing> names = nullptr;  // of a batch: those of its piece
+        int harmless = 0;                                // an error that is no failure
     };
     enum class Below : std::uint8_t { nothing, everything };
 
@@ -170,11 +171,10 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
                                   object->listing()->size() == 0);
         const int error = is_absent ? ENOENT : object->error().value();
         const bool is_failure = error != 0 && error != asked.harmless;
+        progress.fetched += error == 0 ? 1 : 0;
         if (is_failure) {
             ++progress.failed;
             progress.error = progress.error != 0 ? progress.error : error;
-        } else {
-            ++progress.fetched;
         }
         if (below == Below::everything && !is_failure && progress.state == State::running) {
             add_below(asked, object);
@@ -186,12 +186,12 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         const ObjectKey& key = asked.key;
         std::vector<Wanted> found;
         if (const Directory* directory = object->directory()) {
-            add_names(key.path, *directory, object, found);
+            add_names(key.path, {object, directory}, found);
         } else if (const DataMap* map = object->data_map()) {
             add_segments(key.path, *map, found);
         } else if (const Listing* listing = object->listing();
                    listing != nullptr && key.kind == ObjectKind::names) {
-            add_batches(key, listing->size(), object, found);
+            add_batches(key, {object, listing}, found);
         } else if (listing != nullptr) {
             add_entries(key, *listing, found);
         }
@@ -202,28 +202,28 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         wanted.insert(wanted.begin(), found.begin(), found.end());
     }
 
-    static void add_names(const std::string& path, const Directory& directory, const ObjectPtr& object,
+    static void add_names(const std::string& path, const std::shared_ptr<const Directory>& directory,
                           std::vector<Wanted>& found) {
-        ObjectKey piece{.kind = ObjectKind::names, .path = path, .version = directory.version};
-        if (directory.has_all_names()) {
-            add_batches(piece, directory.entries, object, found);
+        ObjectKey piece{.kind = ObjectKind::names, .path = path, .version = directory->version};
+        if (directory->has_all_names()) {
+            add_batches(piece, {directory, &directory->names}, found);
             return;
         }
-        for (; piece.index < directory.first_names.size(); ++piece.index) {
+        for (; piece.index < directory->first_names.size(); ++piece.index) {
             found.push_back({.key = piece});
         }
     }
 
     // Of a piece of the names.
-    static void add_batches(const ObjectKey& piece, std::size_t names, const ObjectPtr& object,
+    static void add_batches(const ObjectKey& piece, const std::shared_ptr<const Listing>& names,
                             std::vector<Wanted>& found) {
         const std::uint32_t first = piece.index * static_cast<std::uint32_t>(piece_entries / batch_entries);
-        for (std::uint32_t batch = 0; batch * batch_entries < names; ++batch) {
+        for (std::uint32_t batch = 0; batch * batch_entries < names->size(); ++batch) {
             found.push_back({.key = {.kind = ObjectKind::batch,
                                      .path = piece.path,
                                      .index = first + batch,
                                      .version = piece.version},
-                             .names = object,
+                             .names = names,
                              .harmless = EAGAIN});  // all of it has just changed
         }
     }
@@ -231,14 +231,12 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
     // A batch is without names that are gone or have just changed, and where names are looked up one after
     // another, without those that nobody has asked for.
     static void add_missing(const Wanted& batch, const Object& entries, std::vector<Wanted>& found) {
-        const Directory* directory = batch.names->directory();
-        const Listing& names = directory != nullptr ? directory->names : *batch.names->listing();
+        const Listing& names = *batch.names;
         const std::size_t first = batch.key.index % (piece_entries / batch_entries) * batch_entries;
         for (std::size_t i = first; i < std::min(first + batch_entries, names.size()); ++i) {
             const std::string_view name = names.at(i).name;
             if (!entries.entry(name)) {
-                found.push_back({.key = {.kind = ObjectKind::entry, .path = join_path(batch.key.path, name)},
-                                 .harmless = ENOENT});
+                found.push_back({.key = entry_key(batch.key.path, std::string(name)), .harmless = ENOENT});
             }
         }
     }

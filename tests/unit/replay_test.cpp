@@ -72,7 +72,9 @@ class ReplayTest : public testing::Test {
                 auto entries = entries_of(key.path);
                 std::erase_if(entries,
                               [&](const auto& entry) { return not_in_batches.contains(entry.name); });
-                return make_object(Listing(std::move(entries), Listing::Detail::attributes));
+                return entries.empty()
+                           ? make_error(EAGAIN)
+                           : make_object(Listing(std::move(entries), Listing::Detail::attributes));
             }
             case ObjectKind::extent:
                 return make_object(Extent{.attributes = attributes_of(key.path), .blob = {}});
@@ -280,6 +282,9 @@ TEST_F(ReplayTest, WhatABatchLeavesOutIsAskedForAlone) {
     EXPECT_EQ(asked_for(ObjectKind::extent), (std::vector<std::string>{"/t/d#0", "/t/a#0", "/t/b/c#0"}));
     EXPECT_EQ(running->progress().state, State::done);
     EXPECT_EQ(running->progress().failed, 0) << "a name may be gone";
+    const auto fetched =
+        asked_for(ObjectKind::directory).size() + asked_for(ObjectKind::batch).size() + 3 + 3;
+    EXPECT_EQ(running->progress().fetched, fetched) << "with three entries and three extents";
 }
 
 TEST_F(ReplayTest, ADirectoryInWhichEverythingHasJustChangedIsFetched) {
