@@ -83,6 +83,13 @@ bool is_local_file(int directory, const std::string& name) {
     return file && is_local(file.get());
 }
 
+// Of a name that was a file; nothing if it is none any more, or cannot be opened.
+std::optional<Attributes> attributes_anew(int directory, const std::string& name, ReadCounters& counters) {
+    const UniqueFd file = file_at(directory, name);
+    const auto now = file ? stat_anew(file.get(), counters) : tl::unexpected(errno);
+    return now && S_ISREG(now->mode) ? std::optional(*now) : std::nullopt;
+}
+
 }  // namespace
 
 SystemResult<std::string> readlink_at(int directory, const std::string& name, ReadCounters& counters) {
@@ -174,12 +181,8 @@ SystemResult<ObservedEntry> entry_at(const ParentDirectory& directory, std::stri
             // Of other files, a read finds out if the client keeps old attributes.
             if (attributes.size == 0 && left.count() == 0 &&
                 clocks.may_be_stale(status->filesystem, attributes.changed)) {
-                const UniqueFd file = file_at(directory.fd, name);
-                const auto now = file ? stat_anew(file.get(), counters) : tl::unexpected(errno);
-                if (now && S_ISREG(now->mode)) {
-                    attributes = *now;
-                    left = time_to_settle();
-                }
+                attributes = attributes_anew(directory.fd, name, counters).value_or(attributes);
+                left = time_to_settle();
             }
             // An empty file is read without asking anybody, so look at it once more.
             const int waits_max = attributes.size == 0 ? read_attempts_max - 1 : left <= short_wait ? 1 : 0;
