@@ -18,9 +18,19 @@ std::uint64_t size_of(const std::string& path, std::uint64_t version, std::uint3
     return mix % (std::uint64_t{file_bytes_max} + 1);
 }
 
-std::byte byte_at(std::uint64_t seed, std::uint64_t offset) {
-    // Runs of equal bytes, so that they can be coded.
-    return static_cast<std::byte>((seed + (offset >> 4U) * 2654435761U) >> 11U);
+// Runs of equal bytes, so that they can be coded.
+std::vector<std::byte> content(std::uint64_t seed, std::uint64_t offset, std::uint64_t size) {
+    constexpr std::uint64_t run = 16;
+    const std::uint64_t before = offset % run;
+    std::vector<std::byte> bytes((before + size + run - 1) / run * run);
+    for (std::uint64_t i = 0; i < bytes.size(); i += run) {
+        const std::uint64_t number = offset / run + i / run;
+        std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(i), run,
+                    static_cast<std::byte>((seed + number * 2654435761U) >> 11U));
+    }
+    bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(before));
+    bytes.resize(size);
+    return bytes;
 }
 
 std::uint64_t content_seed(const std::string& path, const Attributes& attributes) {
@@ -357,11 +367,8 @@ ObjectPtr SimulatedStore::read_file(const ObjectKey& key, const View& view) cons
         return make_error(EAGAIN);
     }
     const Attributes now = attributes(key.path, view.when);
-    std::vector<std::byte> bytes(bytes_in_extent(now, key.index));
-    const std::uint64_t seed = content_seed(key.path, now);
-    for (std::uint64_t i = 0; i < bytes.size(); ++i) {
-        bytes[i] = byte_at(seed, key.index * extent_bytes + i);
-    }
+    const auto bytes =
+        content(content_seed(key.path, now), key.index * extent_bytes, bytes_in_extent(now, key.index));
     const bool is_wanted = key.version == 0 || key.version == hash_of(version_of(now));
     return make_object(Extent{now, copy_to_blob(bytes)},
                        is_wanted || extents_of(now.size) <= 1 ? std::nullopt : std::optional(error_lifetime));
@@ -377,13 +384,7 @@ bool SimulatedStore::is_intact(const std::string& path, std::uint32_t index, con
 
 bool SimulatedStore::is_intact(const std::string& path, const Attributes& attributes, std::uint64_t offset,
                                std::span<const std::byte> bytes) {
-    const std::uint64_t seed = content_seed(path, attributes);
-    for (std::uint64_t i = 0; i < bytes.size(); ++i) {
-        if (bytes[i] != byte_at(seed, offset + i)) {
-            return false;
-        }
-    }
-    return true;
+    return std::ranges::equal(bytes, content(content_seed(path, attributes), offset, bytes.size()));
 }
 
 }  // namespace copper::sim
