@@ -200,17 +200,24 @@ bool are_different_jobs(const std::string& one, const std::string& other) {
     return !one.empty() && !other.empty() && one != other;
 }
 
+bool is_within_job(const std::string& inner, const std::string& job) {
+    return !job.empty() && inner.starts_with(job) && (inner.size() == job.size() || inner[job.size()] == '/');
+}
+
 bool is_earlier_run(const std::string& run, const std::string& own_run) {
     return !run.empty() && !own_run.empty() && own_run != batch_job_first_run && run != own_run;
 }
 
 std::string already_served(const InstanceRecord& served, const std::string& batch_job) {
     const std::string text = served.mount + ": already served, by process " + std::to_string(served.pid);
-    return served.batch_job.empty() || served.batch_job == batch_job
-               ? text + "; end it with " + stop_command(served.mount)
-               : text + ", for job " + served.batch_job +
-                     "; give this job another place with --mount DIR (and COPPER_MOUNT=DIR "
-                     "for the other commands), or end that mirror with " +
+    if (served.batch_job.empty() || served.batch_job == batch_job) {
+        return text + "; end it with " + stop_command(served.mount);
+    }
+    const std::string elsewhere =
+        "give this job another place with --mount DIR (and COPPER_MOUNT=DIR for the other commands), or ";
+    return is_within_job(batch_job, served.batch_job)
+               ? text + ", for job " + served.batch_job + " around this one; " + elsewhere + "use that mirror"
+               : text + ", for job " + served.batch_job + "; " + elsewhere + "end that mirror with " +
                      stop_command_for(served.batch_job, served.mount);
 }
 

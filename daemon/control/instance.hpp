@@ -94,6 +94,8 @@ std::string stop_command_for(const std::string& batch_job, const std::string& mo
 // The rule for every command that uses, changes or ends a mirror: a mirror serves its own batch job and no
 // other. A process that names no job may be in any: ssh passes no variables of the batch system on.
 bool are_different_jobs(const std::string& one, const std::string& other);
+// True for `job` itself, and for jobs that run within it: Flux's "f1/f2" in "f1".
+bool is_within_job(const std::string& inner, const std::string& job);
 // Whether a mirror of this process's batch job is left over from an earlier run of it. `run`: the mirror's.
 bool is_earlier_run(const std::string& run, const std::string& own_run);
 

@@ -26,19 +26,27 @@ std::string value(const char* variable) {
     return text != nullptr ? text : "";
 }
 
+// Flux begins its ids with this letter where the locale has it, otherwise with "f".
+std::string in_ascii(std::string ids) {
+    constexpr std::string_view hooked_f = "\u0192";
+    for (auto at = ids.find(hooked_f); at != std::string::npos; at = ids.find(hooked_f, at)) {
+        ids.replace(at, hooked_f.size(), "f");
+    }
+    return ids;
+}
+
 // In programs that `flux run` started within a batch job, FLUX_JOB_ID names the run, not the job. Since
 // version 0.77, FLUX_JOB_ID_PATH is "/JOB/RUN" there, also if the run came from `flux proxy`, whose shell may
 // be outside the job.
 std::string flux_job_id() {
     const auto run = value("FLUX_JOB_ID");
     const auto path = value("FLUX_JOB_ID_PATH");
-    const auto end = path.rfind('/');
-    if (!run.empty() && end != std::string::npos && end > 0) {
-        const auto begin = path.rfind('/', end - 1);
-        return path.substr(begin + 1, end - begin - 1);
+    const auto end = run.empty() ? path.size() : path.rfind('/');
+    if (end != std::string::npos && end > 1) {
+        return in_ascii(path.substr(1, end - 1));
     }
     const auto job = value("FLUX_ENCLOSING_ID");
-    return job.empty() ? run : job;
+    return in_ascii(job.empty() ? run : job);
 }
 
 }  // namespace
@@ -61,9 +69,7 @@ std::string batch_job_id() {
         }
     }
     if (const auto id = flux_job_id(); !id.empty()) {
-        // Flux begins its ids with this letter where the locale has it, otherwise with "f".
-        constexpr std::string_view hooked_f = "\u0192";
-        return id.starts_with(hooked_f) ? "f" + id.substr(hooked_f.size()) : id;
+        return id;
     }
     // All elements of an array have the same number.
     if (const auto id = value("LSB_JOBID"); !id.empty()) {

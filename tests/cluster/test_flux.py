@@ -174,9 +174,9 @@ class Flux(ClusterTestCase):
         self.wait_for_use(job)
         return job
 
-    def wait_for_use(self, job):
+    def wait_for_use(self, job, nodes=4):
         try:
-            wait_until(lambda: len(list(self.directory.glob("used-*"))) == self.count, JOB_SECONDS_MAX, "the use")
+            wait_until(lambda: len(list(self.directory.glob("used-*"))) == nodes, JOB_SECONDS_MAX, "the use")
         except CopperError as error:
             self.fail(f"{error}\n{self.flux.output(job)}\n{self.flux.logs()}")
 
@@ -216,7 +216,7 @@ class Flux(ClusterTestCase):
                             f"flux run -N 4 -n 4 copper env >environments\necho job $FLUX_ENCLOSING_ID\ncopper stop", "-N4")
         stats = json.loads((self.directory / "stats").read_text(encoding="utf-8"))
         self.assertEqual(4, stats["alive"])
-        self.assertIn(f"job {stats['job']}\n", said)
+        self.assertIn(f"job {stats['job']}\n", said.replace("\u0192", "f"))
 
     def test_launch_in_a_run(self):
         """Flux cannot start programs on the nodes of a run."""
@@ -277,6 +277,40 @@ class Flux(ClusterTestCase):
     def test_epilog_after_a_job_whose_time_is_over(self):
         self.flux.link_scripts()
         self.use_until_the_time_is_over()
+        self.assertEqual({}, self.daemons())
+
+    def nested(self, script, before="", after=""):
+        """The script of a job that starts a job of two nodes within it, prints what that says, and waits for its end."""
+        inner = self.directory / "inner.sh"
+        write(inner, f"#!/bin/bash\n{script}", 0o755)
+        return (f"{before}\njob=$(flux batch -N2 -n2 --cores-per-slot=8 --output=inner.out {inner})\n"
+                f"flux job attach $job; cat inner.out\n{after}")
+
+    def test_job_within_a_job(self):
+        """It uses the mirror of the job around it, and starts one of its own where there is none."""
+        look = f"flux run -N2 -n2 copper run ls {MOUNT}{self.tree}"
+        launch = f"copper launch --tree {self.tree}"
+        said = self.run_job(self.nested(f"{look}; copper status; {launch} && echo launched; copper stop && echo stopped",
+                                        before=launch, after="copper stop && echo ended"), "-N4")
+        self.assertEqual(2, said.count("numpy\n"), said)
+        self.assertIn("4 of 4 nodes serve", said)
+        self.assertNotIn("not of this job", said)
+        self.assertRegex(said, "already served, by process [0-9]+, for job f[^/]+ around this one; .* or use that mirror")
+        self.assertRegex(said, "is the mirror of job f[^/]+: end it there.*\n.* still runs: this process is in it")
+        self.assertNotRegex(said, "launched|stopped$")
+        self.assertIn("ended\n", said)
+        said = self.run_job(self.nested(f"{launch}; {look}; copper stats --json >stats; copper stop && echo stopped"), "-N4")
+        self.assertEqual(2, said.count("numpy\n"), said)
+        self.assertIn("stopped\n", said)
+        self.assertRegex(json.loads((self.directory / "stats").read_text(encoding="utf-8"))["job"], "^f[^/]+/f[^/]+$")
+
+    def test_epilog_ends_mirrors_of_jobs_within_the_job(self):
+        self.flux.link_scripts()
+        use = USE.format(tree=self.tree, mount=MOUNT, directory=self.directory).replace("-N 4 -n 4", "-N 2 -n 2")
+        job = self.flux.submit(self.nested(use), "-N4", f"--cwd={self.directory}")
+        self.wait_for_use(job, nodes=2)
+        self.flux.check("flux", "cancel", job)
+        self.flux.wait_for(job)
         self.assertEqual({}, self.daemons())
 
     def test_epilog_spares_other_jobs(self):

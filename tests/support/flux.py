@@ -86,6 +86,7 @@ class Flux:
         self.directory = f"{hosts.directory}/flux"
         self.prefix = pathlib.Path(program_here() or "/opt/flux/bin/flux").parents[1]
         environment = hosts.environment()
+        self.outputs = {}  # by job
         self.environment = {"PATH": f"{environment['PATH']}:{self.prefix}/bin", "FLUX_URI": URI, "COPPER_LAUNCHER_ARGS": "",
                             "FLUX_SSH": f"{hosts.directory}/agent"}  # for flux-proxy(1)
 
@@ -104,7 +105,7 @@ class Flux:
         for name in names:
             self.hosts.check(name, "sh", "-ec", "mkdir -m 700 -p /run/flux; exec >$0 2>&1; "
                              f"flux broker --config-path={self.directory} --setattr=rundir=/run/flux --setattr=local-uri={URI} "
-                             "sleep infinity &", f"{self.directory}/broker-{name}.log", **self.environment)
+                             "sleep infinity &", f"{self.directory}/broker-{name}.log", LC_ALL="C.UTF-8", **self.environment)
         try:
             wait_until(lambda: self.nodes_free() == len(names), SECONDS_MAX, "the start of all brokers")
         except CopperError as error:
@@ -131,11 +132,13 @@ class Flux:
     def submit(self, script, *options, **variables):
         """Starts a job and returns its id. output() returns what the job prints."""
         self.write("job.sh", script if script.startswith("#!") else f"#!/bin/bash\n{script}")
-        return self.check("flux", "batch", f"--output={self.directory}/job-{{{{id}}}}.out", *options, f"{self.directory}/job.sh",
-                          **variables).strip()
+        output = f"{self.directory}/job-{len(self.outputs)}.out"
+        job = self.check("flux", "batch", f"--output={output}", *options, f"{self.directory}/job.sh", **variables).strip()
+        self.outputs[job] = pathlib.Path(output)
+        return job
 
     def output(self, job):
-        path = pathlib.Path(f"{self.directory}/job-{job}.out")
+        path = self.outputs[job]
         return path.read_text(errors="replace") if path.exists() else ""
 
     def state(self, job):

@@ -6,7 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 
+#include "daemon/control/option_defaults.hpp"
 #include "tests/support/temporary_directory.hpp"
 
 namespace copper::cli {
@@ -85,6 +88,58 @@ TEST(BatchJobs, OnlyIdsOfTheSameBatchSystemAreAskedFor) {
     EXPECT_EQ(question_about(Scheduler::lsf, "17[2]").back(), "17[2]");
     EXPECT_EQ(question_about(Scheduler::grid_engine, "17.2").back(), "17");
     EXPECT_TRUE(question_about(Scheduler::grid_engine, "x").empty());
+}
+
+class FluxJobs : public testing::Test {
+  protected:
+    ~FluxJobs() override { enter({}); }
+
+    static void enter(const std::map<std::string, std::string>& variables) {
+        for (const char* name : {"FLUX_ENCLOSING_ID", "FLUX_JOB_ID", "FLUX_JOB_ID_PATH"}) {
+            const auto variable = variables.find(name);
+            variable == variables.end() ? ::unsetenv(name) : ::setenv(name, variable->second.c_str(), 1);
+        }
+    }
+    static std::string job_of(const std::map<std::string, std::string>& variables) {
+        enter(variables);
+        return batch_job_id();
+    }
+    // Without what follows the options of flux(1).
+    static std::string asked_about(const std::string& job) {
+        std::string text;
+        for (const auto& word : question_about(Scheduler::flux, job)) {
+            text += word == "-n" || word == "-o" || word == "{state}" ? "" : word + " ";
+        }
+        return text;
+    }
+};
+
+TEST_F(FluxJobs, ArePaths) {
+    EXPECT_EQ(job_of({{"FLUX_ENCLOSING_ID", "f2b"}}), "f2b");
+    EXPECT_EQ(job_of({{"FLUX_ENCLOSING_ID", "f2b"}, {"FLUX_JOB_ID_PATH", "/f1a/f2b"}}), "f1a/f2b");
+    EXPECT_EQ(job_of({{"FLUX_JOB_ID", "f3"}, {"FLUX_JOB_ID_PATH", "/f1a/f2b/f3"}}), "f1a/f2b");
+    EXPECT_EQ(job_of({{"FLUX_JOB_ID", "f3"}, {"FLUX_JOB_ID_PATH", "/f3"}}), "f3")
+        << "a run in the site's Flux";
+    EXPECT_EQ(job_of({{"FLUX_ENCLOSING_ID", "f2b"}, {"FLUX_JOB_ID_PATH", "/"}}), "f2b");
+}
+
+TEST_F(FluxJobs, AreTheSameInEachLocale) {
+    EXPECT_EQ(job_of({{"FLUX_ENCLOSING_ID", "\u01922b"}}), "f2b");
+    EXPECT_EQ(job_of({{"FLUX_ENCLOSING_ID", "f2b"}, {"FLUX_JOB_ID_PATH", "/\u01921a/\u01922b"}}), "f1a/f2b");
+}
+
+TEST_F(FluxJobs, AreAskedForWhereTheyRun) {
+    enter({{"FLUX_ENCLOSING_ID", "f2b"}, {"FLUX_JOB_ID_PATH", "/f1a/f2b"}});
+    EXPECT_EQ(asked_about("f1a/f2b/f4"), "flux jobs f4 ");
+    EXPECT_EQ(asked_about("f1a/f9"), "flux --parent jobs f9 ");
+    EXPECT_EQ(asked_about("f8/f9"), "flux --parent --parent jobs f8 ") << "f9 ends with it";
+    EXPECT_EQ(ask_about_job(Scheduler::flux, "f1a", std::chrono::milliseconds(0)).life, JobLife::alive)
+        << "this process is in it";
+    enter({});
+    EXPECT_EQ(asked_about("f8/f9"), "flux jobs f8 ");
+    EXPECT_EQ(asked_about("f8/-a"), "");
+    EXPECT_EQ(asked_about("f8/"), "flux jobs f8 ");
+    EXPECT_EQ(asked_about("/f8"), "");
 }
 
 TEST(BatchJobs, AllQuestionsTogetherHaveOneTimeLimit) {

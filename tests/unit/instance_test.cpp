@@ -90,6 +90,12 @@ TEST(Instance, AMountHasOneLiveInstance) {
             "COPPER_MOUNT=DIR for the other commands), or end that mirror with 'copper stop --batch-job "
             "17.server --mount " +
             record.mount + "'");
+    InstanceRecord within = record;
+    within.batch_job = "17.server/f2b";
+    EXPECT_EQ(claim(within).error(),
+              served +
+                  ", for job 17.server around this one; give this job another place with --mount DIR (and "
+                  "COPPER_MOUNT=DIR for the other commands), or use that mirror");
     EXPECT_TRUE(claim(a_record("c")));
     {
         const Instance moved = std::move(*first);
@@ -105,6 +111,14 @@ TEST(Instance, JobsDifferIfBothAreNamed) {
     EXPECT_FALSE(are_different_jobs("17.server", ""));
     EXPECT_FALSE(are_different_jobs("", "17.server"));
     EXPECT_FALSE(are_different_jobs("", ""));
+}
+
+TEST(Instance, AJobIsWithinThoseAroundIt) {
+    EXPECT_TRUE(is_within_job("f1a", "f1a"));
+    EXPECT_TRUE(is_within_job("f1a/f2b", "f1a"));
+    EXPECT_FALSE(is_within_job("f1a", "f1a/f2b"));
+    EXPECT_FALSE(is_within_job("f1ab", "f1a"));
+    EXPECT_FALSE(is_within_job("f1a", ""));
 }
 
 TEST(Instance, RunsOfAJobDifferIfBothAreKnown) {

@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         return report(app, misuse(app, error));
     }
-    enter_job_of_proxy();
+    enter_flux_job();
     const auto done = action();
     if (!done) {
         return report(app, done.error());

@@ -12,11 +12,16 @@
 #include <sstream>
 
 #include "base/processes.hpp"
+#include "daemon/control/instance.hpp"
+#include "daemon/control/option_defaults.hpp"
 #include "tools/copper/common/process.hpp"
 
 namespace copper::cli {
 
 namespace {
+
+// For what takes 10 ms, before each command.
+constexpr std::chrono::milliseconds attribute_patience{3000};
 
 const std::set<std::string_view> pbs_over = {"C", "F", "X", "Q", "H", "W"};
 // squeue(1), "Job state codes". Missing here: COMPLETING, CONFIGURING, REQUEUED, RESIZING, RUNNING,
@@ -46,6 +51,13 @@ bool has_only(std::string_view text, std::string_view characters) {
     return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
 }
 
+// Another user wrote this id if root asks. PBS would ask the server behind an '@'.
+bool is_plain(const std::string& job) {
+    return std::ranges::all_of(job, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == '[' || c == ']';
+    });
+}
+
 // The number, without what names one job of an array.
 std::string number_of(const std::string& job) {
     return job.substr(0, job.find_first_of(".["));
@@ -56,6 +68,16 @@ JobLife life_of_all(const std::vector<std::string>& states, const std::set<std::
     return std::ranges::all_of(states, [&](const std::string& state) { return over.contains(state); })
                ? JobLife::over
                : JobLife::alive;
+}
+
+// {"f1", "f2"} of "f1/f2".
+std::vector<std::string> jobs_of_path(const std::string& path) {
+    std::vector<std::string> found;
+    std::istringstream parts(path);
+    for (std::string part; std::getline(parts, part, '/');) {
+        found.push_back(part);
+    }
+    return found;
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -121,30 +143,37 @@ std::optional<Scheduler> scheduler_of_this_job() {
     return is_set("JOB_ID") ? std::optional(Scheduler::grid_engine) : std::nullopt;
 }
 
+namespace {
+
+// Of job f1/f2, which is within f1, this process can ask about the first one that is not around itself.
+std::vector<std::string> question_of_flux(const std::string& job) {
+    const auto asked = jobs_of_path(job);
+    if (!std::ranges::all_of(asked,
+                             [](const std::string& id) { return id.starts_with("f") && is_plain(id); })) {
+        return {};
+    }
+    const auto around =
+        is_set("FLUX_ENCLOSING_ID") ? jobs_of_path(batch_job_id()) : std::vector<std::string>();
+    const auto [own, other] = std::ranges::mismatch(around, asked);
+    std::vector<std::string> words = {"flux"};
+    words.insert(words.end(), static_cast<std::size_t>(around.end() - own), "--parent");
+    words.insert(words.end(), {"jobs", "-n", "-o", "{state}", other == asked.end() ? asked.back() : *other});
+    return words;
+}
+
+}  // namespace
+
 std::vector<std::string> question_about(Scheduler scheduler, const std::string& job) {
     constexpr std::string_view digits = "0123456789";
-    // Another user wrote this id if root asks. PBS would ask the server behind an '@'.
-    const bool is_plain = std::ranges::all_of(job, [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == '[' || c == ']';
-    });
-    const bool is_number = is_plain && has_only(number_of(job), digits);
+    const bool is_number = is_plain(job) && has_only(number_of(job), digits);
     switch (scheduler) {
         case Scheduler::pbs:
             return is_number ? std::vector<std::string>{pbs_qstat(), "-f", job} : std::vector<std::string>();
         case Scheduler::slurm:
             return has_only(job, digits) ? std::vector<std::string>{"squeue", "-h", "-o", "%A %T", "-j", job}
                                          : std::vector<std::string>();
-        case Scheduler::flux: {
-            if (!job.starts_with("f")) {
-                return {};
-            }
-            std::vector<std::string> words = {"flux"};
-            if (is_set("FLUX_ENCLOSING_ID")) {  // then the id is one of the instance around this one
-                words.emplace_back("--parent");
-            }
-            words.insert(words.end(), {"jobs", "-n", "-o", "{state}", job});
-            return words;
-        }
+        case Scheduler::flux:
+            return question_of_flux(job);
         case Scheduler::lsf:
             return is_number ? std::vector<std::string>{"bjobs", "-noheader", "-o", "stat", job}
                              : std::vector<std::string>();
@@ -194,6 +223,9 @@ std::set<std::string> filters() {
 
 JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& job,
                         std::chrono::milliseconds patience) {
+    if (is_within_job(batch_job_id(), job)) {
+        return {.life = JobLife::alive, .reason = "job " + job + " still runs: this process is in it"};
+    }
     const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
     if (words.empty()) {
         return {.life = JobLife::unknown,
@@ -223,20 +255,31 @@ JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& j
     return unknown(output->text.substr(0, output->text.find('\n')));
 }
 
-void enter_job_of_proxy() {
-    const char* uri = std::getenv("FLUX_URI");
-    // flux-proxy(1) makes its socket in a directory of its own.
-    const bool is_in_proxy =
-        uri != nullptr && std::string_view(uri).find("/flux-proxy-") != std::string_view::npos;
-    if (!is_in_proxy || is_set("FLUX_JOB_ID")) {
-        return;
-    }
-    const auto output = capture({"flux", "getattr", "jobid"}, question_patience);
+namespace {
+
+// What the Flux of this process says of itself, if it does.
+void set_from_flux(const char* variable, const char* attribute) {
+    const auto output = capture({"flux", "getattr", attribute}, attribute_patience);
     const auto words = words_of(output && succeeded(*output) ? output->text : std::string());
     if (words.size() == 1) {
-        ::setenv("FLUX_ENCLOSING_ID", words.front().c_str(), 1);
+        ::setenv(variable, words.front().c_str(), 1);
     } else {
-        ::unsetenv("FLUX_ENCLOSING_ID");  // the site's Flux is in no job
+        ::unsetenv(variable);
+    }
+}
+
+}  // namespace
+
+void enter_flux_job() {
+    const char* uri = std::getenv("FLUX_URI");
+    if (uri == nullptr || is_set("FLUX_JOB_ID")) {
+        return;
+    }
+    // flux-proxy(1) makes its socket in a directory of its own.
+    const bool is_in_proxy = std::string_view(uri).find("/flux-proxy-") != std::string_view::npos;
+    set_from_flux("FLUX_JOB_ID_PATH", "jobid-path");
+    if (is_in_proxy) {
+        set_from_flux("FLUX_ENCLOSING_ID", "jobid");
     }
 }
 

@@ -39,10 +39,10 @@ class JobQuestions {
     std::map<std::string, JobAnswer> answers_;
 };
 
-// Sets FLUX_ENCLOSING_ID in the shell of `flux proxy`, for batch_job_id() of this process and its children.
-// That shell reaches the Flux of a job, but its variables are those from outside: the id of another job, or
-// none.
-void enter_job_of_proxy();
+// Sets FLUX_JOB_ID_PATH, and FLUX_ENCLOSING_ID in the shell of `flux proxy`, for batch_job_id() of this
+// process and its children: a script's own variables do not tell which jobs are around its job, and those of
+// that shell come from outside the job that it reaches.
+void enter_flux_job();
 
 // The command that asks about a job; empty if this is no id of a job there.
 std::vector<std::string> question_about(Scheduler scheduler, const std::string& job);

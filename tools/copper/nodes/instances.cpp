@@ -24,7 +24,7 @@ enum class Fit { nothing_is_there, left, runs_for_others, runs };
 
 template <typename Record>
 Fit fit_of(const Record& record, bool runs) {
-    const bool is_own = record.batch_job.empty() || record.batch_job == batch_job_id();
+    const bool is_own = record.batch_job.empty() || is_within_job(batch_job_id(), record.batch_job);
     return !runs ? Fit::left : is_own ? Fit::runs : Fit::runs_for_others;
 }
 
@@ -123,7 +123,7 @@ Whose whose(const InstanceRecord& record) {
     if (own.empty() || record.batch_job.empty()) {
         return Whose::unknown;
     }
-    return own != record.batch_job                             ? Whose::other_jobs
+    return !is_within_job(own, record.batch_job)               ? Whose::other_jobs
            : is_earlier_run(record.batch_run, batch_job_run()) ? Whose::earlier_runs
                                                                : Whose::own;
 }

@@ -132,9 +132,16 @@ void add_jobs_over(const std::optional<uid_t>& user, CleanScope& scope) {
 
 // Ends what jobs left that are over, and names what is spared.
 Result<void> clean_node(const std::optional<uid_t>& user, CleanScope scope, const StopOptions& options) {
-    // An epilogue names its job, and must not wait for the batch system.
+    // An epilogue names its job, which is over with all jobs within it, and must not wait for the batch
+    // system.
     if (options.batch_job.empty()) {
         add_jobs_over(user, scope);
+    } else if (!scope.mount) {
+        for (const auto& spared : spared_mirrors(user, scope)) {
+            if (is_within_job(spared.batch_job, options.batch_job)) {
+                scope.jobs_over.insert(spared.batch_job);
+            }
+        }
     }
     const bool is_roots = ::geteuid() == 0 && !scope.mount;
     const auto report = is_roots ? clean_users(user, scope) : clean_own(scope);
