@@ -18,20 +18,21 @@ namespace {
 // Directories that a program may come to. Further ones are not fetched ahead.
 constexpr std::size_t candidates_max = 4096;
 
-// The order in which a program visits directories: the content of a directory comes before its next sibling.
-struct WalkOrder {
-    bool operator()(const std::string& a, const std::string& b) const {
-        return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char one, char other) {
-            return rank_of(one) < rank_of(other);
-        });
-    }
-    static int rank_of(char c) { return c == '/' ? 0 : static_cast<unsigned char>(c) + 1; }
-};
-using Paths = std::set<std::string, WalkOrder>;
-
 }  // namespace
 
 struct Walk::State : std::enable_shared_from_this<State> {
+    // The order in which a program visits directories: the content of a directory comes before its next
+    // sibling.
+    struct WalkOrder {
+        bool operator()(const std::string& a, const std::string& b) const {
+            return std::lexicographical_compare(
+                a.begin(), a.end(), b.begin(), b.end(),
+                [](char one, char other) { return rank_of(one) < rank_of(other); });
+        }
+        static int rank_of(char c) { return c == '/' ? 0 : static_cast<unsigned char>(c) + 1; }
+    };
+    using Paths = std::set<std::string, WalkOrder>;
+
     struct Plan {
         Paths ahead;       // fetched, but not listed by a program yet
         Paths candidates;  // to fetch when there is room

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr std::uint64_t top_paths_of_job_max = 50000;  // reported by all nodes together
 
-std::uint64_t number_of(const std::string& text) {
+std::uint64_t to_number(const std::string& text) {
     return std::strtoull(text.c_str(), nullptr, 10);
 }
 
@@ -116,7 +116,7 @@ json NodeAnswers::counts(const std::string& paths_max) const {
                               .replay = profile != nullptr ? profile->progress() : Replay::Progress()});
     if (!paths_max.empty()) {
         const std::uint64_t share = std::max<std::uint64_t>(top_paths_of_job_max / fabric.size(), 10);
-        counts["top_paths"] = top_paths(store.counters.hot_paths, std::min(number_of(paths_max), share));
+        counts["top_paths"] = top_paths(store.counters.hot_paths, std::min(to_number(paths_max), share));
     }
     return counts;
 }
@@ -141,7 +141,7 @@ std::string NodeAnswers::sum(const std::string& paths_max) {
                    {"rank", from_.mirror.place().rank},
                    {"ready_ms", static_cast<std::uint64_t>(ready.count())},
                    {"timeline", to_json(timeline_)}});
-    const auto wanted = number_of(paths_max);
+    const auto wanted = to_number(paths_max);
     if (wanted > 0) {
         answer["top_paths"] = top_paths(from_.store.counters.hot_paths, SIZE_MAX);
     }

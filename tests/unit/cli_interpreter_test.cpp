@@ -12,10 +12,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const Mirror mirror = {.mount = "/m", .trees = {"/soft"}, .mounts = {}};
+const Mirror soft = {.mount = "/m", .trees = {"/soft"}, .mounts = {}};
 
 // A filesystem where /home/u is a link to /soft/u, and all Pythons are links to one.
-std::optional<std::string> resolve(const std::string& path) {
+std::optional<std::string> follow(const std::string& path) {
     return path.ends_with("/python3")         ? std::optional<std::string>("/soft/py/bin/python3")
            : path == "/usr/local/bin/tool"    ? "/soft/tool"
            : path.starts_with("/home/u/venv") ? std::optional("/soft/u/" + path.substr(8))
@@ -49,13 +49,12 @@ TEST(InterpreterOf, KnowsTheLongFormOfPip) {
 }
 
 TEST(ProgramThroughMirror, KeepsTheNameOfAPython) {
-    EXPECT_EQ(program_through_mirror(mirror, "/soft/venv/bin/python3", resolve), "/m/soft/venv/bin/python3");
-    EXPECT_EQ(program_through_mirror(mirror, "/home/u/venv/bin/python3", resolve),
-              "/m/soft/u/venv/bin/python3");
-    EXPECT_EQ(program_through_mirror(mirror, "/usr/local/bin/tool", resolve), "/m/soft/tool");
+    EXPECT_EQ(program_through_mirror(soft, "/soft/venv/bin/python3", follow), "/m/soft/venv/bin/python3");
+    EXPECT_EQ(program_through_mirror(soft, "/home/u/venv/bin/python3", follow), "/m/soft/u/venv/bin/python3");
+    EXPECT_EQ(program_through_mirror(soft, "/usr/local/bin/tool", follow), "/m/soft/tool");
     for (const char* other :
          {"/other/venv/bin/python3", "/usr/bin/tool", "python3", "", "./python3", "/m/soft/tool"}) {
-        EXPECT_EQ(program_through_mirror(mirror, other, resolve), std::nullopt) << other;
+        EXPECT_EQ(program_through_mirror(soft, other, follow), std::nullopt) << other;
     }
 }
 
@@ -94,21 +93,21 @@ TEST_F(Files, ProgramsAreFoundAsExecvpFindsThem) {
 
 TEST_F(Files, ScriptsGetTheMirroredInterpreter) {
     const auto script = write("tool", "#!/soft/py/bin/python3 -E\n");
-    EXPECT_EQ(with_mirrored_interpreter(mirror, script, {"tool", "a b", "-c"}, resolve),
+    EXPECT_EQ(with_mirrored_interpreter(soft, script, {"tool", "a b", "-c"}, follow),
               (Words{"/m/soft/py/bin/python3", "-E", script, "a b", "-c"}));
     for (const char* text : {"#!/bin/sh\n",
                              "\x7f"
                              "ELF",
                              ""}) {
         const auto other = write("other", text);
-        EXPECT_EQ(with_mirrored_interpreter(mirror, other, {"other", "x"}, resolve), (Words{"other", "x"}));
+        EXPECT_EQ(with_mirrored_interpreter(soft, other, {"other", "x"}, follow), (Words{"other", "x"}));
     }
-    EXPECT_EQ(with_mirrored_interpreter(mirror, "/absent", {"absent"}, resolve), Words{"absent"});
+    EXPECT_EQ(with_mirrored_interpreter(soft, "/absent", {"absent"}, follow), Words{"absent"});
 }
 
 TEST_F(Files, StandardLibraryOfAVirtualEnvironment) {
     const auto python = write("venv/bin/python3", "");
-    const auto library = [&] { return mirrored_standard_library(mirror_of_all(), python, resolve); };
+    const auto library = [&] { return mirrored_standard_library(mirror_of_all(), python, follow); };
     EXPECT_EQ(library(), std::nullopt) << "no virtual environment";
     const auto home = std::string(directory_.path()) + "/py/bin";
     write("venv/pyvenv.cfg", "home = " + home + "\nversion = 3.11.2\n");

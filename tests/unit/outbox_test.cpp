@@ -5,7 +5,7 @@
 namespace copper {
 namespace {
 
-constexpr Rank to{1}, other{2};
+constexpr Rank to{1}, another{2};
 
 Frame frame(Lane lane, std::size_t body_bytes, std::size_t header_bytes = 10) {
     const auto zeros = [](std::size_t bytes) { return copy_to_blob(std::vector<std::byte>(bytes)); };
@@ -66,7 +66,7 @@ TEST(Outbox, TheBacklogIsWhatWaitsAndWhatIsInFlight) {
     Outbox outbox({}, 3);
     ASSERT_TRUE(outbox.push(to, frame(Lane::bulk, 1000)));
     ASSERT_TRUE(outbox.push(to, frame(Lane::eager, 100)));
-    ASSERT_TRUE(outbox.push(other, frame(Lane::eager, 10)));
+    ASSERT_TRUE(outbox.push(another, frame(Lane::eager, 10)));
     EXPECT_EQ(outbox.backlog_bytes(to), 1120U);
     EXPECT_EQ(outbox.backlog_bytes(), 1140U);
     const auto frames = outbox.next(to, Lane::bulk);
@@ -79,7 +79,7 @@ TEST(Outbox, TheBacklogIsWhatWaitsAndWhatIsInFlight) {
     EXPECT_FALSE(outbox.push(to, frame(Lane::eager, 1)));
     EXPECT_TRUE(outbox.next(to, Lane::eager).empty());
     EXPECT_TRUE(outbox.is_lost(to));
-    EXPECT_FALSE(outbox.is_lost(other));
+    EXPECT_FALSE(outbox.is_lost(another));
 }
 
 TEST(Outbox, WhatIsTooMuchOrTooLargeIsNotTaken) {
@@ -89,7 +89,7 @@ TEST(Outbox, WhatIsTooMuchOrTooLargeIsNotTaken) {
     EXPECT_FALSE(outbox.push(to, frame(Lane::eager, 1))) << "frames";
     EXPECT_TRUE(outbox.push(to, frame(Lane::bulk, 2900)));
     EXPECT_FALSE(outbox.push(to, frame(Lane::bulk, 100))) << "bytes";
-    EXPECT_TRUE(outbox.push(other, frame(Lane::bulk, 2900)));
+    EXPECT_TRUE(outbox.push(another, frame(Lane::bulk, 2900)));
     const std::uint64_t before = outbox.backlog_bytes();
     Outbox roomy({}, 3);
     EXPECT_TRUE(roomy.push(to, frame(Lane::eager, eager_body_bytes_max, header_bytes_max)));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "profile/profile_file.hpp"
+#include "tests/support/no_files.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "wire/wire.hpp"
 
@@ -25,12 +26,6 @@ using Others = ProfileKeeper::Others;
 
 constexpr std::uint32_t nodes = nodes_asked_max;
 constexpr std::size_t answer_bytes = 1U << 19;  // of one node, about
-
-class NoFiles final : public BackingStore {
-  public:
-    ObjectPtr read(const ObjectKey&, ReadProgress&) override { return make_error(ENOENT); }
-    std::string filesystem_of(const std::string&) override { return "/"; }
-};
 
 // The other nodes of a job, all of them below rank 0. When all calls are answered, the next step of the test
 // comes.
@@ -169,7 +164,7 @@ class ProfileKeeperTest : public testing::Test {
     const Trees trees{{"/app"}};
     std::vector<std::string> fetched;
     Cache cache{{}, [this](const ObjectKey& key, FetchFor) { fetched.push_back(key.path); }};
-    NoFiles no_files;
+    test::NoFiles no_files;
     ProgressLoop loop{loop_options(),
                       {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},
                       [this](const std::string&, const std::string& argument, const ProgressLoop::Later&) {

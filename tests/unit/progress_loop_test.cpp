@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/no_files.hpp"
+
 namespace copper {
 namespace {
 
@@ -42,12 +44,6 @@ class QuietFabric final : public Fabric {
     const std::function<void()> on_look_;
 };
 
-class NoFiles final : public BackingStore {
-  public:
-    ObjectPtr read(const ObjectKey&, ReadProgress&) override { return make_error(ENOENT); }
-    std::string filesystem_of(const std::string&) override { return "/"; }
-};
-
 class ProgressLoopTest : public testing::Test {
   protected:
     static ProgressLoop::Options options() {
@@ -61,7 +57,7 @@ class ProgressLoopTest : public testing::Test {
     QuietFabric fabric{[this] { on_look(); }};
     const Trees trees{{"/app"}};
     Cache cache{{}, [](const ObjectKey&, FetchFor) {}};
-    NoFiles no_files;
+    test::NoFiles no_files;
     ProgressLoop loop{
         options(),
         {.trees = trees, .cache = cache, .backing = no_files, .fabric = fabric},

@@ -14,12 +14,12 @@ Replies replies_of_rank(std::uint32_t rank, Replies::NameOf name_of) {
     return {"42", {.rank = rank, .nodes = 4}, std::move(name_of)};
 }
 
-std::string name_of(Rank rank) {
+std::string host_of(Rank rank) {
     return "cn" + std::to_string(rank.value);
 }
 
 TEST(Replies, NameTheNodesThatDidNotAnswer) {
-    const auto reply = replies_of_rank(0, name_of)
+    const auto reply = replies_of_rank(0, host_of)
                            .of_each({{.rank = Rank{0}, .text = R"({"state":"serving"})"},
                                      {.rank = Rank{2}, .text = "no JSON"}});
     EXPECT_EQ("42", reply.job);
@@ -40,7 +40,7 @@ TEST(Replies, OfASuccessorAreOfItsOldRankAlone) {
 
 TEST(Replies, OfASumNameWhoIsNotInIt) {
     const Answer::Part two{.rank = Rank{1}, .text = test::node_answer(1, 0).dump(), .with = {Rank{2}}};
-    const auto reply = replies_of_rank(0, name_of).of_sum({two}, "");
+    const auto reply = replies_of_rank(0, host_of).of_sum({two}, "");
     ASSERT_EQ(1U, reply.parts.size()) << reply.error;
     EXPECT_EQ((json{0, 3}), reply.parts[0].body.at("lost"));
     EXPECT_EQ((Silent{{0, "cn0"}, {3, "cn3"}}), reply.silent);

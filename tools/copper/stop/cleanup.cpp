@@ -36,9 +36,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For a daemon to unmount and exit after it was told to.
-constexpr milliseconds daemon_patience{5000};
-constexpr milliseconds launcher_patience{5000};
+// For a daemon to unmount and exit after it was told to, and then for its launcher.
+constexpr milliseconds sigterm_patience{5000};
 constexpr milliseconds unmount_patience{10000};
 // For root's clean-up of one user.
 constexpr milliseconds user_patience{60000};
@@ -178,16 +177,16 @@ void end_processes(const Own& own, CleanReport& report) {
     for (const auto& instance : own.instances) {
         daemons.push_back({instance.pid, instance.pid_started});
     }
-    end_all(daemons, daemon_patience, report);
+    end_all(daemons, sigterm_patience, report);
     for (const auto& launch : own.launches) {
         launchers.push_back(launch.process);
     }
     if (!own.instances.empty()) {
         for (const auto& launcher : launchers) {
-            wait_for_end(launcher, daemons.empty() ? milliseconds(0) : launcher_patience);
+            wait_for_end(launcher, daemons.empty() ? milliseconds(0) : sigterm_patience);
         }
     }
-    end_all(launchers, launcher_patience, report);
+    end_all(launchers, sigterm_patience, report);
 }
 
 void remove_made_directories(const InstanceRecord& instance, CleanReport& report) {
