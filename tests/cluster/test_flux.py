@@ -297,11 +297,11 @@ class Flux(ClusterTestCase):
         self.assertNotIn("not of this job", said)
         self.assertRegex(said, "already served, by process [0-9]+, for job f[^/]+ around this one; .* or use that mirror")
         self.assertRegex(said, "is the mirror of job f[^/]+: end it there.*\n.* still runs: this process is in it")
-        self.assertNotRegex(said, "launched|stopped$")
-        self.assertIn("ended\n", said)
+        self.assertNotRegex(said, "(?m)^(launched|stopped)$")
+        self.assertRegex(said, "(?m)^ended$")
         said = self.run_job(self.nested(f"{launch}; {look}; copper stats --json >stats; copper stop && echo stopped"), "-N4")
         self.assertEqual(2, said.count("numpy\n"), said)
-        self.assertIn("stopped\n", said)
+        self.assertRegex(said, "(?m)^stopped$")
         self.assertRegex(json.loads((self.directory / "stats").read_text(encoding="utf-8"))["job"], "^f[^/]+/f[^/]+$")
 
     def test_epilog_ends_mirrors_of_jobs_within_the_job(self):
