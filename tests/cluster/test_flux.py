@@ -296,7 +296,7 @@ class Flux(ClusterTestCase):
         self.assertIn("4 of 4 nodes serve", said)
         self.assertNotIn("not of this job", said)
         self.assertRegex(said, "already served, by process [0-9]+, for job f[^/]+ around this one; .* or use that mirror")
-        self.assertRegex(said, "is the mirror of job f[^/]+: end it there.*\n.* still runs: this process is in it")
+        self.assertRegex(said, "is the mirror of job f[^/]+: end it there.*\n.* still runs")
         self.assertNotRegex(said, "(?m)^(launched|stopped)$")
         self.assertRegex(said, "(?m)^ended$")
         said = self.run_job(self.nested(f"{launch}; {look}; copper stats --json >stats; copper stop && echo stopped"), "-N4")

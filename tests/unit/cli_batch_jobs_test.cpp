@@ -133,8 +133,9 @@ TEST_F(FluxJobs, AreAskedForWhereTheyRun) {
     EXPECT_EQ(asked_about("f1a/f2b/f4"), "flux jobs f4 ");
     EXPECT_EQ(asked_about("f1a/f9"), "flux --parent jobs f9 ");
     EXPECT_EQ(asked_about("f8/f9"), "flux --parent --parent jobs f8 ") << "f9 ends with it";
-    EXPECT_EQ(ask_about_job(Scheduler::flux, "f1a", std::chrono::milliseconds(0)).life, JobLife::alive)
-        << "this process is in it";
+    EXPECT_EQ(asked_about("f1a/f2b"), "flux --parent jobs f2b ")
+        << "a daemon asks whether its own job is over";
+    EXPECT_EQ(asked_about("f1a"), "flux --parent --parent jobs f1a ");
     enter({});
     EXPECT_EQ(asked_about("f8/f9"), "flux jobs f8 ");
     EXPECT_EQ(asked_about("f8/-a"), "");

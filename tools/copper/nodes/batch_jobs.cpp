@@ -12,7 +12,6 @@
 #include <sstream>
 
 #include "base/processes.hpp"
-#include "daemon/control/instance.hpp"
 #include "daemon/control/option_defaults.hpp"
 #include "tools/copper/common/process.hpp"
 
@@ -145,19 +144,23 @@ std::optional<Scheduler> scheduler_of_this_job() {
 
 namespace {
 
-// Of job f1/f2, which is within f1, this process can ask about the first one that is not around itself.
+// A job ends with those around it: of f1/f2, this asks about the first one in which this process is not, or
+// about the job itself.
 std::vector<std::string> question_of_flux(const std::string& job) {
     const auto asked = jobs_of_path(job);
-    if (!std::ranges::all_of(asked,
-                             [](const std::string& id) { return id.starts_with("f") && is_plain(id); })) {
+    if (asked.empty() || !std::ranges::all_of(asked, [](const std::string& id) {
+            return id.starts_with("f") && is_plain(id);
+        })) {
         return {};
     }
     const auto around =
         is_set("FLUX_ENCLOSING_ID") ? jobs_of_path(batch_job_id()) : std::vector<std::string>();
-    const auto [own, other] = std::ranges::mismatch(around, asked);
+    const auto differs = std::ranges::mismatch(around, asked).in2;
+    const auto one = differs == asked.end() ? differs - 1 : differs;
+    const auto parents = static_cast<std::ptrdiff_t>(around.size()) - (one - asked.begin());
     std::vector<std::string> words = {"flux"};
-    words.insert(words.end(), static_cast<std::size_t>(around.end() - own), "--parent");
-    words.insert(words.end(), {"jobs", "-n", "-o", "{state}", other == asked.end() ? asked.back() : *other});
+    words.insert(words.end(), static_cast<std::size_t>(parents), "--parent");
+    words.insert(words.end(), {"jobs", "-n", "-o", "{state}", *one});
     return words;
 }
 
@@ -223,9 +226,6 @@ std::set<std::string> filters() {
 
 JobAnswer ask_about_job(std::optional<Scheduler> scheduler, const std::string& job,
                         std::chrono::milliseconds patience) {
-    if (is_within_job(batch_job_id(), job)) {
-        return {.life = JobLife::alive, .reason = "job " + job + " still runs: this process is in it"};
-    }
     const auto words = scheduler ? question_about(*scheduler, job) : std::vector<std::string>();
     if (words.empty()) {
         return {.life = JobLife::unknown,
