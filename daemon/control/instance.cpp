@@ -17,6 +17,7 @@
 #include "base/error_text.hpp"
 #include "base/json_text.hpp"
 #include "base/own_files.hpp"
+#include "base/path.hpp"
 #include "base/shell_quote.hpp"
 #include "daemon/control/fingerprint.hpp"
 #include "daemon/control/option_defaults.hpp"
@@ -201,7 +202,7 @@ bool are_different_jobs(const std::string& one, const std::string& other) {
 }
 
 bool is_within_job(const std::string& inner, const std::string& job) {
-    return !job.empty() && inner.starts_with(job) && (inner.size() == job.size() || inner[job.size()] == '/');
+    return !job.empty() && is_within(inner, job);
 }
 
 bool is_earlier_run(const std::string& run, const std::string& own_run) {
