@@ -203,6 +203,40 @@ touch stopped
         self.assertIn("2 of 2 nodes serve", self.read("status"))
         self.check_nothing_left()
 
+    def in_heterogeneous_job(self, script, names):
+        """In one of two components with two nodes each, until it has made these files."""
+        self.run_until(names, f"set -eux\ncd {self.slurm.directory}\n{script}", 2, ":", "--nodes=2", "--ntasks-per-node=2")
+
+    def test_heterogeneous_job(self):
+        """One mirror for all of its components, which the first one's script launches, looks at and stops."""
+        look = f"copper run -- sh -c 'cat {self.tree}/numpy/version.py >/dev/null; echo looked on $(hostname)'"
+        self.in_heterogeneous_job(f"""
+copper launch --tree {self.tree}
+copper status >status
+srun --het-group=0,1 --nodes=2 --ntasks=2 --ntasks-per-node=1 {look} >imported
+copper stats --json >stats
+copper stop
+copper launch --tree {self.tree} --nodes-from cn1,cn3
+srun --het-group=1 --nodelist=cn3 --nodes=1 --ntasks=1 --ntasks-per-node=1 {look} >used-there
+copper status 2>used-elsewhere || true
+sh -c "$(sed "s/.*: use '\\(.*\\)'$/\\1/" used-elsewhere)" >used-as-told
+copper stop
+touch stopped
+""", {"stopped"})
+        self.assertIn("4 of 4 nodes serve", self.read("status"))
+        self.assertEqual([f"looked on {host}" for host in self.hosts.names], sorted(self.read("imported").splitlines()))
+        self.assertEqual(self.hosts.names, [node["host"] for node in json.loads(self.read("stats"))["per_node"]])
+        self.assertEqual("looked on cn3\n", self.read("used-there"))
+        self.assertIn("not this node: use 'srun --het-group=0 --nodelist=cn1 -n 1 --overlap copper status'",
+                      self.read("used-elsewhere"))
+        self.assertIn("2 of 2 nodes serve", self.read("used-as-told"))
+        self.check_nothing_left()
+
+    def test_heterogeneous_job_that_does_not_stop_its_mirror(self):
+        self.in_heterogeneous_job(f"copper launch --tree {self.tree}\ntouch stopped", {"stopped"})
+        self.slurm.wait_until_idle()
+        self.check_nothing_left()
+
     def test_scripts_of_the_documentation(self):
         directory = self.slurm.directory
         make_software(directory)

@@ -44,6 +44,7 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 ReturnToService=2
 SlurmdTimeout=120
+SchedulerParameters=bf_interval=1
 KillWait=2
 PlugStackConfig={directory}/plugstack.conf
 NodeName={nodes} CPUs={cpus} RealMemory=1000 State=UNKNOWN

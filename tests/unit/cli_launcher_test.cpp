@@ -251,6 +251,46 @@ TEST(LaunchCommand, Slurm) {
                      "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--x", "copperd", "--mount=/m"}));
 }
 
+TEST(LaunchCommand, SlurmOverTheComponentsOfAJob) {
+    auto slurm = launcher_of(Family::slurm, "srun");
+    slurm.components = {{"a", "b"}, {"c"}, {"d", "e"}};
+    const auto step = [](int ntasks, const std::string& hosts, const std::string& component) {
+        const auto count = std::to_string(ntasks);
+        return Words{"--ntasks=" + count,
+                     "--nodelist=" + hosts,
+                     "--nodes=" + count,
+                     "--ntasks-per-node=1",
+                     "--overlap",
+                     "--cpu-bind=none",
+                     "--kill-on-bad-exit=0",
+                     "--no-kill",
+                     "--wait=0",
+                     "--x",
+                     "--het-group=" + component,
+                     "copperd",
+                     "--mount=/m"};
+    };
+    const auto steps = [](const std::vector<Words>& all) {
+        Words words = {"srun"};
+        for (const auto& one : all) {
+            words.insert(words.end(), words.size() > 1 ? 1 : 0, ":");
+            words.insert(words.end(), one.begin(), one.end());
+        }
+        return words;
+    };
+    EXPECT_EQ(launch_command(slurm, {.hosts = {"a", "b", "c", "d", "e"}, .host_file = "/h"}, command),
+              steps({step(2, "a,b", "0"), step(1, "c", "1"), step(2, "d,e", "2")}));
+    EXPECT_EQ(launch_command(slurm, {.hosts = {"e", "b"}}, command),
+              steps({step(1, "b", "0"), step(1, "e", "2")}));
+    EXPECT_EQ(reach_hosts(slurm, {"c.site.edu"}, command), steps({step(1, "c.site.edu", "1")}));
+    // srun says that it is not in this job.
+    EXPECT_EQ(launch_command(slurm, {.hosts = {"c", "x"}}, command),
+              steps({step(1, "x", "0"), step(1, "c", "1")}));
+    EXPECT_EQ(start_on_all(slurm, {}), (Words{"srun", "--het-group=0,1,2"}));
+    EXPECT_EQ(start_on_one(slurm, "d"),
+              (Words{"srun", "--het-group=2", "--nodelist=d", "-n", "1", "--overlap"}));
+}
+
 // flux-run(1), flux-shell-options(7) and flux-pmix's README. Flux takes no file of hosts.
 TEST(LaunchCommand, Flux) {
     auto flux = launcher_of(Family::flux, "flux");

@@ -64,6 +64,7 @@ nlohmann::json to_json(const LaunchRecord& record) {
             {"has_library_path", launcher.has_library_path},
             {"extra", launcher.extra},
             {"keep_env", launcher.keep_env},
+            {"components", launcher.components},
             {"hosts", record.hosts},
             {"left_out", to_json(record.left_out)},
             {"on_this_machine", record.on_this_machine},
@@ -86,6 +87,7 @@ LaunchRecord from_json(const nlohmann::json& json) {
     json.at("has_library_path").get_to(record.launcher.has_library_path);
     json.at("extra").get_to(record.launcher.extra);
     record.launcher.keep_env = json.value("keep_env", std::vector<std::string>());
+    record.launcher.components = json.value("components", std::vector<std::vector<std::string>>());
     json.at("hosts").get_to(record.hosts);
     record.left_out = left_out_from(json.value("left_out", nlohmann::json::array()));
     record.on_this_machine = whole_number<std::uint32_t>(json.at("on_this_machine"));

@@ -10,6 +10,7 @@
 
 #include "base/path.hpp"
 #include "tools/copper/common/words.hpp"
+#include "tools/copper/nodes/node_list.hpp"
 
 namespace copper::cli {
 
@@ -202,6 +203,23 @@ Words called(const Launcher& launcher) {
     return words;
 }
 
+// The hosts by component. Those that none has are the first one's, so that srun refuses them by name.
+std::vector<Words> by_component(const Launcher& launcher, Words hosts) {
+    std::vector<Words> parts(launcher.components.size());
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        auto others = hosts_without(hosts, launcher.components[i]);
+        parts[i] = hosts_without(hosts, others);
+        hosts = std::move(others);
+    }
+    parts.front() = std::move(hosts);
+    return parts;
+}
+
+// Of a component of a heterogeneous job: srun(1).
+std::string group_option(const std::string& components) {
+    return "--het-group=" + components;
+}
+
 std::string loopback_addresses(std::uint32_t count) {
     Words addresses;
     for (std::uint32_t node = 1; node <= count; ++node) {
@@ -289,11 +307,42 @@ std::string mpi_plugin(Mpi mpi, Pmix pmix, std::string_view listed, std::string_
     return found != wanted.end() ? *found : std::string();
 }
 
+namespace {
+
+// One step over all components, each with options of its own: slurm.schedmd.com/heterogeneous_jobs.html,
+// "Launching Applications". The hosts are in no file: it would name those of all components.
+Words command_over_components(const Launcher& launcher, const Words& hosts, const Words& command,
+                              const Words& variables) {
+    const auto parts = by_component(launcher, hosts);
+    Words words;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (parts[i].empty()) {
+            continue;
+        }
+        auto one = launcher;
+        one.components.clear();
+        one.extra.push_back(group_option(std::to_string(i)));
+        const auto its = launch_command(one, {.hosts = parts[i]}, command, variables);
+        if (words.empty()) {
+            words = its;
+        } else {
+            words.emplace_back(":");
+            words.insert(words.end(), its.begin() + 1, its.end());
+        }
+    }
+    return words;
+}
+
+}  // namespace
+
 std::vector<std::string> launch_command(const Launcher& launcher, const Placement& placement,
                                         const std::vector<std::string>& command,
                                         const std::vector<std::string>& variables) {
     if (launcher.family == Family::alone) {
         return command;
+    }
+    if (!launcher.components.empty() && placement.on_this_machine == 0) {
+        return command_over_components(launcher, placement.hosts, command, variables);
     }
     const Adapter& use = adapter(launcher.family);
     const bool here = placement.on_this_machine != 0;
@@ -393,6 +442,16 @@ std::vector<std::string> start_on_all(const Launcher& launcher, const std::vecto
     const Adapter& use = adapter(launcher.family);
     Words words = called(launcher);
     append(words, filled(use.start, ""));
+    if (const auto parts = launcher.components.size(); parts != 0) {
+        Words with_hosts;
+        const auto their = hosts.empty() ? launcher.components : by_component(launcher, hosts);
+        for (std::size_t i = 0; i < parts; ++i) {
+            if (!their[i].empty()) {
+                with_hosts.push_back(std::to_string(i));
+            }
+        }
+        words.push_back(group_option(joined(with_hosts, ",")));
+    }
     if (!hosts.empty()) {
         append(words, filled(use.hosts, joined(hosts, ",")));
     }

@@ -55,13 +55,15 @@ struct Launcher {
     std::vector<std::string> extra;          // COPPER_LAUNCHER_ARGS
     std::vector<std::string> keep_env = {};  // variables that it gets though they are for the application
     std::string other_job = {};  // the batch job to start programs in, if this process is not in it
+    // The hosts of each component of a heterogeneous job of Slurm, each host once; empty: another job.
+    std::vector<std::vector<std::string>> components = {};
     bool operator==(const Launcher&) const = default;
 };
 
 // The nodes, and how to name them to the launcher.
 struct Placement {
     std::vector<std::string> hosts;     // one process each
-    std::string host_file;              // holds the same, for lists too long for a command line; may be empty
+    std::string host_file = {};         // holds the same, for lists too long for a command line; may be empty
     std::uint32_t on_this_machine = 0;  // not 0: the number of processes here; `hosts` is ignored
 };
 

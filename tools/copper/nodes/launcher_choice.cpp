@@ -12,6 +12,7 @@
 #include "base/processes.hpp"
 #include "tools/copper/common/process.hpp"
 #include "tools/copper/common/words.hpp"
+#include "tools/copper/nodes/nodes.hpp"
 
 namespace copper::cli {
 
@@ -78,10 +79,15 @@ Result<Launcher> slurm_launcher(const std::string& copperd) {
     if (!is_set("SLURM_JOB_ID")) {
         return outside_a_job("srun", "SLURM_JOB_ID", "the job's script or the shell of salloc");
     }
+    auto components = slurm_components();
+    if (!components) {
+        return tl::make_unexpected(components.error());
+    }
     return Launcher{.family = Family::slurm,
                     .program = "srun",
                     .mpi_plugin = mpi_plugin(built_with(), pmix_of(copperd), plugins->text, default_plugin()),
-                    .extra = {}};
+                    .extra = {},
+                    .components = std::move(*components)};
 }
 
 Result<Launcher> flux_launcher() {

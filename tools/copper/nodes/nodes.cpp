@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "base/error_text.hpp"
@@ -54,8 +55,24 @@ Result<Hosts> nodes_of_pbs() {
     return nodes_in_file("PBS_NODEFILE", std::getenv("PBS_NODEFILE"));
 }
 
+Result<Hosts> expanded_by_slurm(const char* variable) {
+    return nodes_said_by({"scontrol", "show", "hostnames", std::getenv(variable)});
+}
+
+// Of a heterogeneous job, SLURM_JOB_NODELIST has the hosts of the first component only.
 Result<Hosts> nodes_of_slurm() {
-    return nodes_said_by({"scontrol", "show", "hostnames", std::getenv("SLURM_JOB_NODELIST")});
+    auto components = slurm_components();
+    if (!components) {
+        return tl::make_unexpected(components.error());
+    }
+    if (components->empty()) {
+        return expanded_by_slurm("SLURM_JOB_NODELIST");
+    }
+    Hosts hosts;
+    for (auto& component : *components) {
+        std::ranges::move(component, std::back_inserter(hosts));
+    }
+    return hosts;
 }
 
 // Those that are neither down nor drained. What `flux run` started has the nodes of its run; for "avail"
@@ -98,6 +115,21 @@ constexpr std::array sources = {
     Source{"sge", "PE_HOSTFILE", nodes_of_grid_engine}};
 
 }  // namespace
+
+Result<std::vector<Hosts>> slurm_components() {
+    std::vector<Hosts> components;
+    Hosts before;
+    const auto variable = [&] { return "SLURM_JOB_NODELIST_HET_GROUP_" + std::to_string(components.size()); };
+    while (is_set(variable().c_str())) {  // sbatch(1), "Output environment variables"
+        const auto hosts = expanded_by_slurm(variable().c_str());
+        if (!hosts) {
+            return tl::make_unexpected(hosts.error());
+        }
+        components.push_back(hosts_without(*hosts, before));
+        before.insert(before.end(), hosts->begin(), hosts->end());
+    }
+    return components;
+}
 
 Result<Hosts> find_nodes(const std::string& from) {
     for (const auto& source : sources) {
