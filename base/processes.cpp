@@ -81,6 +81,13 @@ char state_letter(pid_t pid) {
     return fields.empty() ? '?' : fields.front();
 }
 
+std::string wait_channel(pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/wchan");
+    std::string function;
+    file >> function;
+    return function == "0" ? "" : function;
+}
+
 bool is_running(pid_t pid, std::uint64_t started) {
     return pid > 0 && started != 0 && start_time_of(pid) == started;
 }

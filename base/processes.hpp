@@ -37,5 +37,8 @@ void close_descriptors_except(const std::set<int>& kept);
 
 // 'R', 'S', 'D', 'T' ... of proc(5); '?' if there is no such process.
 char state_letter(pid_t pid);
+// The kernel's function in which its main thread sleeps, such as "do_poll": /proc/PID/wchan of proc(5). Empty
+// if it runs, or if the kernel does not tell.
+std::string wait_channel(pid_t pid);
 
 }  // namespace copper

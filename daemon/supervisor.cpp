@@ -55,8 +55,10 @@ std::string state_of(pid_t pid) {
             return "waiting in the kernel, perhaps for a filesystem";
         case 'R':
             return "running";
-        default:
-            return "asleep";
+        default: {
+            const std::string channel = wait_channel(pid);
+            return channel.empty() ? "asleep" : "asleep in " + channel;
+        }
     }
 }
 

@@ -181,7 +181,7 @@ class Survival(MountTestCase):
         os.kill(daemon, signal.SIGRTMAX - 1)
         wait_until(lambda: job.daemons()[1] not in (daemon, 0), 60, "its replacement")
         self.check_told(job, 1, "killed by its supervisor: it was silent for [0-9]{2} s; "
-                                "its loop [a-z' ]+, its process was asleep")
+                                "its loop [a-z' ]+, its process was asleep( in [a-z0-9_]+)?")
         self.check_stopped(job)
 
     def test_stall_is_no_loss(self):

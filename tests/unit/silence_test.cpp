@@ -67,5 +67,10 @@ TEST(StateLetter, IsThatOfTheKernel) {
     EXPECT_EQ(state_letter(0), '?');
 }
 
+TEST(WaitChannel, IsNoneOfAProcessThatRuns) {
+    EXPECT_EQ(wait_channel(::getpid()), "");
+    EXPECT_EQ(wait_channel(0), "");
+}
+
 }  // namespace
 }  // namespace copper
