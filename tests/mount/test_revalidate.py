@@ -47,11 +47,14 @@ class RevalidateTestCase(MountTestCase):
 
     def wait_for(self, look, expected, what):
         """Until `look`, called with a node, returns that on each."""
+        found = []
+
         def is_there():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # so far
-                return [look(node) for node in range(NODES)] == [expected] * NODES
+                found[:] = [look(node) for node in range(NODES)]
+                return found == [expected] * NODES
             return False
-        wait_until(is_there, SECONDS_MAX, what)
+        wait_until(is_there, SECONDS_MAX, lambda: f"{what} on each node (at last {found})\n{self.job.logs()}")
 
     def wait_for_text(self, name, text):
         self.wait_for(lambda node: self.mirrored(node, name).read_text(encoding="utf-8"), text, f"the new text of {name}")
