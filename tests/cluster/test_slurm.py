@@ -509,5 +509,13 @@ class Plugin(SlurmTestCase):
                 for tree in forged[1:] or ["/usr/share/doc"]:
                     self.assertIn(f"copper: not covered by the mirror: {tree}: not one of the directories that this site lets users cover", output)
 
+    def test_heterogeneous_job(self):
+        """Its programs see the mirror on the nodes of both components."""
+        see = shlex.join(["srun", "--het-group=0,1", "python3", f"{self.slurm.directory}/seen.py", MOUNT, self.tree])
+        output = self.run_job("--nodes=2", f"--copper={self.tree}", ":", "--nodes=2", "--ntasks-per-node=2", before=see)
+        of_script_and_first = ["cn0", "cn0", "cn0", "cn1", "cn1"]
+        self.assertEqual(sorted(f"seen {host} 0 True" for host in self.hosts.names * 2 + of_script_and_first),
+                         self.seen(output), output)
+
     def test_killed_at_random_moments(self):
         Slurm.test_killed_at_random_moments(self)
