@@ -226,9 +226,8 @@ void Node::start() {
     spdlog::info("{} serves {}, as rank {} of {}", host_name(), options_.mount, place().rank, place().nodes);
     answers_.note_ready();
     note_progress_regularly();
-    if (revalidation_ != nullptr) {
-        revalidation_->begin(supervised_.succession ? Revalidation::Mount::of_others
-                                                    : Revalidation::Mount::is_new);
+    if (supervised_.succession && revalidation_ != nullptr) {
+        revalidation_->begin(Revalidation::Mount::of_others);
     }
 }
 
@@ -242,6 +241,9 @@ void Node::begin() {
         }
         if (profile_keeper_ != nullptr) {
             profile_keeper_->begin();
+        }
+        if (revalidation_ != nullptr) {  // not before: it would take a node that still starts for lost
+            revalidation_->begin(Revalidation::Mount::is_new);
         }
     } else if (lifecycle_.stage() == Lifecycle::Stage::failed &&
                fabric_->self() != Rank{0}) {  // which reports first

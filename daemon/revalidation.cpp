@@ -17,6 +17,9 @@ namespace {
 // A node answers when no lookup below the path is under way, and those may wait for a slow filesystem.
 constexpr std::chrono::milliseconds refresh_patience{60000};
 
+// A node that does not answer is found to be lost, or slow, long before.
+constexpr std::chrono::milliseconds sign_patience{10000};
+
 // Beyond, each path would cost all nodes more than to look up again what lies below.
 constexpr std::size_t refreshed_alone_max = 32;
 
@@ -56,7 +59,7 @@ Revalidation::Revalidation(std::chrono::milliseconds between_rounds, PosixBackin
 
 void Revalidation::begin(Mount mount) {
     everything_ = mount == Mount::of_others;
-    alive_ = loop_.membership().alive().size();
+    alive_ = loop_.membership().alive();
     end_round();
 }
 
@@ -64,13 +67,27 @@ void Revalidation::end_round() {
     loop_.at(std::chrono::steady_clock::now() + between_rounds_, [this] { begin_round(); });
 }
 
+void Revalidation::begin_round() {
+    ask_next_node([this] { refresh_or_look(); });
+}
+
+// By number, and behind the last one the first: so each node is asked by one.
+void Revalidation::ask_next_node(std::function<void()> then) {
+    const auto& alive = loop_.membership().alive();
+    const auto behind = std::ranges::upper_bound(alive, loop_.membership().self());
+    const Rank next = behind != alive.end() ? *behind : alive.front();
+    loop_.ask({next}, verb::status, {}, sign_patience,
+              [then = std::move(then)](const ProgressLoop::Parts&) { then(); });
+}
+
 // One of the others is enough to see to it.
 bool Revalidation::has_lost_nodes() {
     const auto& alive = loop_.membership().alive();
-    return std::exchange(alive_, alive.size()) > alive.size() && alive.front() == loop_.membership().self();
+    const auto before = std::exchange(alive_, alive);
+    return !std::ranges::includes(alive, before) && alive.front() == loop_.membership().self();
 }
 
-void Revalidation::begin_round() {
+void Revalidation::refresh_or_look() {
     everything_ = has_lost_nodes() || everything_;
     if (everything_) {
         refresh({{.path = "/"}}, [this] { everything_ = false; });

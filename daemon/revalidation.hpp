@@ -22,7 +22,9 @@ std::vector<Refreshed> refreshed_by_change(const std::vector<std::string>& paths
 
 // Each node looks after what it has read itself. In each round, it compares the versions of all directories,
 // and of some files, with those it has read, and refreshes on all nodes what has another one by now. What a
-// lost node has read, nobody looks after any more: then all is refreshed.
+// lost node has read, nobody looks after any more: then all is refreshed. Where every program's kernel knows
+// all it wants, nobody would notice a loss (FailureDetector). So each node first asks the next one for a
+// sign.
 //
 // All functions belong to the loop's thread, but for the look at the filesystem, which may hang: that has a
 // thread of its own.
@@ -39,7 +41,9 @@ class Revalidation {
 
   private:
     void begin_round();
+    void ask_next_node(std::function<void()> then);
     bool has_lost_nodes();
+    void refresh_or_look();
     void look();  // in thread_
     void refresh(std::vector<Refreshed> refreshed, std::function<void()> then);
     void end_round();
@@ -51,7 +55,7 @@ class Revalidation {
 
     // For the loop's thread only.
     bool everything_ = false;  // is to be refreshed
-    std::size_t alive_ = 0;    // nodes, at the last round
+    std::vector<Rank> alive_;  // nodes, at the last round
     bool has_warned_ = false;
 
     std::atomic<bool> is_looking_ = false;

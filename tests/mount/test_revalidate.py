@@ -9,13 +9,14 @@ import time
 
 sys.dont_write_bytecode = True
 
-from copper import wait_until
+from copper import nodes_of, wait_until
 from mounted import MountTestCase
 from slow_mounted import SlowTestCase
 
 NODES = 2
 SECONDS = 0.2
 SECONDS_MAX = 60
+SECONDS_OF_DOUBT = 2  # longer than the kernel keeps what has just changed
 DIRECTORIES = 8
 FILES = 40  # in each
 OPTIONS = ("--revalidate", str(SECONDS), "--readers", str(NODES))
@@ -43,7 +44,22 @@ class RevalidateTestCase(MountTestCase):
         return [[self.mirrored(node, name).read_text(encoding="utf-8") for name in names] for node in range(NODES)]
 
     def read_all(self):
-        self.texts(f"d{number}/{name}" for number in range(DIRECTORIES) for name in (*(f"f{file}" for file in range(FILES)), "below/f"))
+        self.texts([f"d{number}/{name}" for number in range(DIRECTORIES)
+                    for name in (*(f"f{file}" for file in range(FILES)), "below/f")])
+
+    def read_all_until_known(self):
+        """To the kernel, for ever: what has just changed, it soon asks for again."""
+        def requests():
+            of_kernel = self.job.totals()["fuse"]
+            return of_kernel["requests"] - of_kernel["ioctl"]  # Python asks of each file that it opens whether it is a terminal
+
+        def is_known():
+            self.read_all()
+            before = requests()
+            time.sleep(SECONDS_OF_DOUBT)
+            self.read_all()
+            return requests() == before
+        wait_until(is_known, SECONDS_MAX, "a pass without a request")
 
     def wait_for(self, look, expected, what):
         """Until `look`, called with a node, returns that on each."""
@@ -158,6 +174,18 @@ class Revalidate(RevalidateTestCase):
             self.replace(f"d{number}/f1", "after a loss")
         for number in range(DIRECTORIES):
             self.wait_for_text(f"d{number}/f1", "after a loss")
+
+    def test_what_the_only_reader_has_read(self):
+        """Whatever is asked for is known on the other node. So it waits for nobody, and nothing tells it of the loss but a look."""
+        self.job.stop()
+        self.job = self.launch(nodes=NODES, trees=[self.tree], options=["--revalidate", str(SECONDS), "--readers", "1"])
+        self.read_all_until_known()
+        reader = [node["READER"] for node in nodes_of(self.job.status())].index("yes")
+        lost = self.job.daemons()[reader]
+        os.kill(lost, signal.SIGKILL)
+        wait_until(lambda: self.job.daemons()[reader] not in (None, lost), SECONDS_MAX, "a successor")
+        self.replace("d0/f1", "after a loss")
+        self.wait_for(lambda node: self.mirrored(node, "d0/f1").stat().st_size, len("after a loss"), "the new size")
 
 
 class OfAHungFilesystem(SlowTestCase):
