@@ -232,6 +232,17 @@ touch stopped
         self.assertIn("2 of 2 nodes serve", self.read("used-as-told"))
         self.check_nothing_left()
 
+    def test_job_submitted_in_a_heterogeneous_one(self):
+        """It has the variables of that one, which say nothing about it."""
+        self.slurm.write("plain.sh", f"#!/bin/sh\ncd {self.slurm.directory}\nenv >used-there\ncopper launch --tree {self.tree}\n"
+                                     "copper status >status\ncopper stop\ntouch stopped\n")
+        submit = f"sbatch --nodes=1 --nodelist=cn3 --output=/dev/null {self.slurm.directory}/plain.sh\ntouch imported"
+        self.in_heterogeneous_job(submit, {"imported"})
+        self.wait_for(lambda: os.path.exists(f"{self.slurm.directory}/stopped"), "the plain job", self.slurm.logs)
+        self.assertIn("SLURM_JOB_NODELIST_HET_GROUP_0=cn[0-1]", self.read("used-there"))
+        self.assertIn("1 of 1 nodes serve", self.read("status"))
+        self.check_nothing_left()
+
     def test_heterogeneous_job_that_does_not_stop_its_mirror(self):
         self.in_heterogeneous_job(f"copper launch --tree {self.tree}\ntouch stopped", {"stopped"})
         self.slurm.wait_until_idle()

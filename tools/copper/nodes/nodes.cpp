@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <string_view>
 
 #include "base/error_text.hpp"
 #include "base/host_name.hpp"
@@ -117,7 +118,13 @@ constexpr std::array sources = {
 }  // namespace
 
 Result<std::vector<Hosts>> slurm_components() {
+    // sbatch passes on its environment: a job that was submitted in one has the variables of that one, too.
+    const char* first = std::getenv("SLURM_JOB_ID_HET_GROUP_0");
+    const char* own = std::getenv("SLURM_JOB_ID");
     std::vector<Hosts> components;
+    if (first == nullptr || own == nullptr || std::string_view(first) != own) {
+        return components;
+    }
     Hosts before;
     const auto variable = [&] { return "SLURM_JOB_NODELIST_HET_GROUP_" + std::to_string(components.size()); };
     while (is_set(variable().c_str())) {  // sbatch(1), "Output environment variables"
