@@ -106,7 +106,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
            .fabric = *fabric_,
            .activity = supervised_.vitals != nullptr ? &supervised_.vitals->activity : nullptr},
           [this](const std::string& verb, const std::string& argument, const ProgressLoop::Later& later) {
-              return verb == verb::refresh ? mirror_.refreshes().answer(argument, later)
+              return verb == verb::refresh ? mirror_.refreshes().answer(argument, loop_, later)
                                            : std::optional(answer(verb, argument));
           },
           [](const std::string& verb, const std::string& argument, const ProgressLoop::Parts& parts) {
@@ -135,7 +135,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
       replies_(
           options_.job, place(),
           supervised_.succession ? Replies::NameOf() : [this](Rank rank) { return fabric_->name_of(rank); }),
-      prefetch_(replay_options(options_, fabric_->size()), store_.trees, loop_, store_.cache),
+      prefetch_(replay_options(options_, fabric_->size()), store_.trees, store_.backing, loop_, store_.cache),
       mirror_(options_, place(), store_, supervised_) {
     if (!start_error.empty()) {
         lifecycle_.fail(std::move(start_error));

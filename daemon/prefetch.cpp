@@ -1,6 +1,8 @@
 #include "daemon/prefetch.hpp"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/path.hpp"
@@ -14,11 +16,27 @@ using std::chrono::steady_clock;
 constexpr std::uint64_t parts_of_budget = 4;
 constexpr std::uint64_t parts_to_fill = 3;
 
+Replay::Options with_room(Replay::Options options, const Cache& cache) {
+    options.has_room = [&cache](std::uint64_t bytes) {
+        const auto now = cache.statistics();
+        return now.bytes + bytes < now.budget_bytes / parts_of_budget * parts_to_fill;
+    };
+    return options;
+}
+
 bool is_over(Replay::State state) {
     return state != Replay::State::running;
 }
 
 }  // namespace
+
+Prefetch::Prefetch(Replay::Options options, const Trees& trees, BackingStore& backing, ProgressLoop& loop,
+                   Cache& cache)
+    : options_(with_room(std::move(options), cache)),
+      trees_(trees),
+      backing_(backing),
+      loop_(loop),
+      cache_(cache) {}
 
 tl::expected<void, std::string> Prefetch::add(const std::string& path) {
     if (!is_normalised_path(path)) {
@@ -34,22 +52,20 @@ tl::expected<void, std::string> Prefetch::add(const std::string& path) {
     if (paths_.size() >= paths_waiting_max) {
         return tl::unexpected(path + ": too many paths have been asked for");
     }
-    paths_.emplace_back().path = path;
+    One& added = paths_.emplace_back();
+    added.path = path;
+    added.filesystem = backing_.filesystem_of(path);
     begin_next();
     return {};
 }
 
 void Prefetch::begin_next() {
+    std::set<std::string_view> busy;  // filesystems
     for (One& one : paths_) {
-        if (one.replay == nullptr) {
-            const auto cache = cache_.statistics();
-            const std::uint64_t most = cache.budget_bytes / parts_of_budget * parts_to_fill;
-            one.budget_bytes = most - std::min(most, cache.bytes);
-            Replay::Options options = options_;
-            options.bytes_max = one.budget_bytes;
+        if (one.replay == nullptr && !busy.contains(one.filesystem)) {
             one.begun = steady_clock::now();
             one.replay = Replay::of_path(
-                cache_, options,
+                cache_, options_,
                 [this](Replay::Task task) {
                     loop_.post([this, task = std::move(task)] {
                         task();
@@ -58,33 +74,35 @@ void Prefetch::begin_next() {
                 },
                 one.path);
         }
-        if (!is_over(one.replay->progress().state)) {
-            return;
+        if (one.replay == nullptr || !is_over(one.replay->progress().state)) {
+            busy.insert(one.filesystem);
+        } else {
+            one.ended = one.ended.value_or(steady_clock::now());
         }
-        one.ended = one.ended.value_or(steady_clock::now());
     }
 }
 
 nlohmann::json Prefetch::progress() {
+    const auto silent = loop_.silent_filesystems();
     nlohmann::json paths = nlohmann::json::array();
-    bool is_done = true;
     for (One& one : paths_) {
         const auto progress = one.replay != nullptr ? one.replay->progress() : Replay::Progress();
-        is_done = is_done && is_over(progress.state);
         const std::chrono::duration<double> taken = one.replay != nullptr
                                                         ? one.ended.value_or(steady_clock::now()) - one.begun
                                                         : steady_clock::duration();
+        const auto silence = silent.find(one.filesystem);
         paths.push_back({{"path", one.path},
                          {"state", to_string(progress.state)},
+                         {"done", is_over(progress.state)},
+                         {"silent_seconds", silence != silent.end() ? silence->second.count() : 0},
                          {"fetched", progress.fetched},
                          {"bytes", progress.bytes},
                          {"failed", progress.failed},
                          {"left", progress.left},
                          {"error", progress.error},
-                         {"budget_bytes", one.budget_bytes},
                          {"seconds", taken.count()}});
     }
-    return {{"done", is_done}, {"paths", std::move(paths)}};
+    return {{"paths", std::move(paths)}};
 }
 
 }  // namespace copper

@@ -3,8 +3,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <memory>
 #include <random>
 #include <set>
 #include <string_view>
@@ -27,9 +30,51 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::chrono::milliseconds patience_to_name{5000};
+// How often to look whether what a refresh waits for is a filesystem that does not answer.
+constexpr std::chrono::milliseconds look_interval{1000};
 
-std::string answer_with(const std::string& error) {
-    return json_line({{"host", host_name()}, {"error", error}});
+std::string answer_with(const std::string& error, bool is_under_way = false) {
+    return json_line({{"host", host_name()}, {"error", error}, {"is_under_way", is_under_way}});
+}
+
+// The one answer of this node: of whoever has the first one.
+class Answering {
+  public:
+    explicit Answering(ProgressLoop::Later later) : later_(std::move(later)) {}
+
+    bool is_over() const { return is_over_; }
+    void answer(std::string text) {
+        if (!is_over_.exchange(true)) {
+            later_(std::move(text));
+        }
+    }
+
+  private:
+    std::atomic<bool> is_over_ = false;
+    const ProgressLoop::Later later_;
+};
+
+// `paths`: of the refresh
+void watch(ProgressLoop& loop, const std::shared_ptr<Answering>& answering, std::vector<std::string> paths) {
+    loop.at(std::chrono::steady_clock::now() + look_interval, [&loop, answering, paths = std::move(paths)] {
+        if (answering->is_over()) {
+            return;
+        }
+        const auto silent = loop.silent_filesystems();
+        const auto waited_for = std::ranges::find_if(silent, [&](const auto& one) {
+            return std::ranges::any_of(paths, [&](const std::string& path) {
+                return is_within(one.first, path) || is_within(path, one.first);
+            });
+        });
+        if (waited_for == silent.end()) {
+            watch(loop, answering, paths);
+            return;
+        }
+        const auto& [filesystem, time] = *waited_for;
+        answering->answer(answer_with(filesystem + " has not answered for " + std::to_string(time.count()) +
+                                          " s; what waits for it follows when it answers",
+                                      true));
+    });
 }
 
 // Directories in which programs are, and which have lost their name with the kernel's other names.
@@ -100,8 +145,15 @@ tl::expected<std::string, std::string> Refreshes::with_ids(const std::string& pa
     return with_ids(std::move(refreshed));
 }
 
-std::optional<std::string> Refreshes::answer(const std::string& argument,
-                                             const std::function<void(std::string)>& later) {
+bool Refreshes::is_done_in_the_end(const Answer::Part& answer) {
+    return read_json(
+               answer.text,
+               [](const json& read) { return read.at("error") == "" || read.at("is_under_way").get<bool>(); })
+        .value_or(false);
+}
+
+std::optional<std::string> Refreshes::answer(const std::string& argument, ProgressLoop& loop,
+                                             const ProgressLoop::Later& later) {
     auto refreshed = read_json(argument, [](const json& read) {
         std::vector<Refreshed> all;
         for (const json& one : read) {
@@ -126,13 +178,17 @@ std::optional<std::string> Refreshes::answer(const std::string& argument,
     std::erase_if(trees, [&](const std::string& tree) {
         return std::ranges::none_of(*refreshed, [&](const auto& one) { return is_within(tree, one.path); });
     });
-    const auto done = [later, mount = mount_, trees = std::move(trees)] {
+    std::vector<std::string> paths;
+    std::ranges::transform(*refreshed, std::back_inserter(paths), &Refreshed::path);
+    const auto answering = std::make_shared<Answering>(later);
+    const auto done = [answering, mount = mount_, trees = std::move(trees)] {
         name_again(mount, trees);
-        later(answer_with(""));
+        answering->answer(answer_with(""));
     };
     if (!session_->refresh(std::move(*refreshed), done)) {
         return answer_with("too many refreshes at once");
     }
+    watch(loop, answering, std::move(paths));
     return std::nullopt;
 }
 

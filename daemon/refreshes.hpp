@@ -13,6 +13,7 @@
 #include "base/trees.hpp"
 #include "cache/cache.hpp"
 #include "cache/generations.hpp"
+#include "daemon/progress_loop.hpp"
 #include "fuse/session.hpp"
 
 namespace copper {
@@ -21,6 +22,9 @@ namespace copper {
 // (Generations), then has its kernel drop what it knows there, and answers when that is done. So when all
 // have answered, no program sees anything there that was read before the refresh, but for the files that it
 // has open. Nodes need not do it at the same time, and two refreshes need no order.
+//
+// A kernel drops nothing in a directory in which a program waits for the filesystem. Where that does not
+// answer, a node tells so, and does the rest when it answers again.
 //
 // All functions belong to the loop's thread.
 class Refreshes {
@@ -34,9 +38,12 @@ class Refreshes {
     // The same, from the argument of a request.
     static tl::expected<std::string, std::string> with_ids(const std::string& paths);
 
-    // Nothing: `later` gets it, in another thread. If the same call comes twice, each gets an answer.
-    std::optional<std::string> answer(const std::string& argument,
-                                      const std::function<void(std::string)>& later);
+    // Nothing: `later` gets it once, in any thread. If the same call comes twice, each gets an answer.
+    std::optional<std::string> answer(const std::string& argument, ProgressLoop& loop,
+                                      const ProgressLoop::Later& later);
+
+    // Nobody needs to ask this node again.
+    static bool is_done_in_the_end(const Answer::Part& answer);
 
   private:
     const std::string mount_;

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+#include <map>
 #include <utility>
 
-#include "base/json_text.hpp"
 #include "base/path.hpp"
 #include "daemon/control/control.hpp"
 #include "daemon/refreshes.hpp"
@@ -90,57 +91,82 @@ bool Revalidation::has_lost_nodes() {
 void Revalidation::refresh_or_look() {
     everything_ = has_lost_nodes() || everything_;
     if (everything_) {
-        refresh({{.path = "/"}}, [this] { everything_ = false; });
+        refresh({{.path = "/"}}, [this](Outcome outcome) {
+            everything_ = outcome != Outcome::on_all_nodes;
+            end_round();
+        });
         return;
     }
     if (versions_.is_full() && !std::exchange(has_warned_, true)) {
         spdlog::warn("this node has read more than {} files and directories, and sees changes of these only",
                      ReadVersions::paths_max);
     }
-    is_looking_ = true;
-    if (!thread_.submit([this] { look(); })) {
-        is_looking_ = false;
+    const bool begins = threads_.submit([this] {
+        std::map<std::string, ReadVersions::Paths> next;
+        for (auto& [path, version] : versions_.next_round()) {
+            next[backing_.filesystem_of(path)].emplace_back(std::move(path), version);
+        }
+        loop_.post([this, next = std::move(next)] {
+            for (const auto& [filesystem, paths] : next) {
+                look_at(filesystem, paths);
+            }
+            end_round();
+        });
+    });
+    if (!begins) {
         end_round();
     }
 }
 
-void Revalidation::look() {
-    ReadVersions::Paths changed;
-    std::vector<std::string> paths;
-    for (auto& [path, version] : versions_.next_round()) {
-        const auto now = backing_.version_now(path);
-        // Any other error is this node's trouble.
-        const bool is_gone = !now && (now.error() == ENOENT || now.error() == ENOTDIR);
-        if (is_gone || (now && *now != version)) {
-            paths.push_back(path);
-            changed.emplace_back(std::move(path), version);
-        }
+void Revalidation::look_at(const std::string& filesystem, const ReadVersions::Paths& paths) {
+    if (!under_way_.insert(filesystem).second) {
+        return;
     }
-    is_looking_ = false;
-    loop_.post([this, changed = std::move(changed), paths = std::move(paths)] {
-        if (paths.empty()) {
-            end_round();
-            return;
+    ++threads_at_work_;
+    const bool begins = threads_.submit([this, filesystem, paths] {
+        ReadVersions::Paths changed;
+        for (const auto& [path, version] : paths) {
+            const auto now = backing_.version_now(path);
+            // Any other error is this node's trouble.
+            const bool is_gone = !now && (now.error() == ENOENT || now.error() == ENOTDIR);
+            if (is_gone || (now && *now != version)) {
+                changed.emplace_back(path, version);
+            }
         }
-        spdlog::info("{} and {} others have changed", paths.front(), paths.size() - 1);
-        refresh(refreshed_by_change(paths), [this, changed] { versions_.forget(changed); });
+        loop_.post(
+            [this, filesystem, changed = std::move(changed)] { refresh_changed(filesystem, changed); });
+        --threads_at_work_;
+    });
+    if (!begins) {
+        --threads_at_work_;
+        under_way_.erase(filesystem);
+    }
+}
+
+void Revalidation::refresh_changed(const std::string& filesystem, const ReadVersions::Paths& changed) {
+    if (changed.empty()) {
+        under_way_.erase(filesystem);
+        return;
+    }
+    std::vector<std::string> paths;
+    std::ranges::transform(changed, std::back_inserter(paths), [](const auto& one) { return one.first; });
+    spdlog::info("{} and {} others have changed", paths.front(), paths.size() - 1);
+    refresh(refreshed_by_change(paths), [this, filesystem, changed](Outcome outcome) {
+        if (outcome == Outcome::on_all_nodes) {
+            versions_.forget(changed);
+        }
+        under_way_.erase(filesystem);
     });
 }
 
-// `then`: if all nodes have done so. Otherwise the next round tries again.
-void Revalidation::refresh(std::vector<Refreshed> refreshed, std::function<void()> then) {
-    loop_.call(
-        verb::refresh, Refreshes::with_ids(std::move(refreshed)), refresh_patience,
-        [this, then = std::move(then)](const ProgressLoop::Parts& parts) {
-            const auto is_done = [](const Answer::Part& part) {
-                return read_json(part.text, [](const auto& answer) { return answer.at("error") == ""; })
-                    .value_or(false);
-            };
-            if (parts.size() >= loop_.membership().alive().size() && std::ranges::all_of(parts, is_done)) {
-                then();
-            }
-            end_round();
-        });
+// Where not all nodes do so, the next round tries again.
+void Revalidation::refresh(std::vector<Refreshed> refreshed, std::function<void(Outcome)> then) {
+    loop_.call(verb::refresh, Refreshes::with_ids(std::move(refreshed)), refresh_patience,
+               [this, then = std::move(then)](const ProgressLoop::Parts& parts) {
+                   const bool by_all = parts.size() >= loop_.membership().alive().size() &&
+                                       std::ranges::all_of(parts, Refreshes::is_done_in_the_end);
+                   then(by_all ? Outcome::on_all_nodes : Outcome::not_on_all);
+               });
 }
 
 }  // namespace copper

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ std::vector<Refreshed> refreshed_by_change(const std::vector<std::string>& paths
 // all it wants, nobody would notice a loss (FailureDetector). So each node first asks the next one for a
 // sign.
 //
-// All functions belong to the loop's thread, but for the look at the filesystem, which may hang: that has a
-// thread of its own.
+// All functions belong to the loop's thread, but for the look at the filesystems. One of them may hang: each
+// has a thread of its own, and the next rounds do without it.
 class Revalidation {
   public:
     // All must outlive it.
@@ -36,16 +37,18 @@ class Revalidation {
     // `of_others`: the kernel knows what another process has read, and which is lost.
     enum class Mount { is_new, of_others };
     void begin(Mount mount);
-    // Its thread is still at work: it may wait for the filesystem for ever.
-    bool is_stuck() const { return is_looking_; }
+    // A thread is still at work: it may wait for its filesystem for ever. Also when the loop has ended.
+    bool is_stuck() const { return threads_at_work_ != 0; }
 
   private:
     void begin_round();
     void ask_next_node(std::function<void()> then);
     bool has_lost_nodes();
     void refresh_or_look();
-    void look();  // in thread_
-    void refresh(std::vector<Refreshed> refreshed, std::function<void()> then);
+    void look_at(const std::string& filesystem, const ReadVersions::Paths& paths);
+    void refresh_changed(const std::string& filesystem, const ReadVersions::Paths& changed);
+    enum class Outcome { on_all_nodes, not_on_all };
+    void refresh(std::vector<Refreshed> refreshed, std::function<void(Outcome)> then);
     void end_round();
 
     const std::chrono::milliseconds between_rounds_;
@@ -57,9 +60,11 @@ class Revalidation {
     bool everything_ = false;  // is to be refreshed
     std::vector<Rank> alive_;  // nodes, at the last round
     bool has_warned_ = false;
+    std::set<std::string> under_way_;  // filesystems whose look, or refresh, has not ended
 
-    std::atomic<bool> is_looking_ = false;
-    ThreadPool thread_{{.threads_max = 1}};  // last: it uses the other members
+    std::atomic<std::size_t> threads_at_work_ = 0;
+    static constexpr std::size_t filesystems_max = 64;      // that are looked at at once
+    ThreadPool threads_{{.threads_max = filesystems_max}};  // last: they use the other members
 };
 
 }  // namespace copper

@@ -353,56 +353,73 @@ std::pair<InodeTable::Position, std::string_view> InodeTable::State::find_on_the
     return {position, path};
 }
 
-InodeTable::Below InodeTable::doubt(const std::string& path, Reach reach) {
-    Below below;
+InodeTable::BelowByFilesystem InodeTable::doubt(const std::string& path, Reach reach,
+                                                std::optional<NumberSpace> only) {
+    BelowByFilesystem below;
     auto state = state_.lock();
     ++doubts_;
+    const auto is_wanted = [&](NumberSpace filesystem) { return !only || filesystem == *only; };
+    const auto add_name = [&](NumberSpace filesystem, InodeId parent, std::string_view name) {
+        if (is_wanted(filesystem)) {
+            below[filesystem].names.push_back({.parent = parent, .name = std::string(name)});
+        }
+    };
+    const auto add_directory = [&](NumberSpace filesystem, InodeId directory) {
+        if (is_wanted(filesystem)) {
+            below[filesystem].directories.push_back(directory);
+        }
+    };
     const auto last = state->find_on_the_way(path);
     const Position top = last.first;
     const std::string_view rest = last.second;
-    Record& found = state->records.at(top);
+    const Record& found = state->records.at(top);
     if (!rest.empty()) {
         // The kernel may know that it is absent, or one of the directories above it.
-        below.directories.push_back(found.inode);
-        below.names.push_back({.parent = found.inode, .name = std::string(rest.substr(0, rest.find('/')))});
+        add_directory(found.numbers, found.inode);
+        add_name(found.numbers, found.inode, rest.substr(0, rest.find('/')));
         return below;
     }
-    // Whether a directory lies there. All that a record says of its place is its parent.
+    // The filesystem of a directory, if it lies there. All that a record says of its place is its parent.
     constexpr InodeId above_root = 0;
-    std::unordered_map<InodeId, bool> lies_below = {{above_root, false}, {root_inode, false}};
-    lies_below[found.inode] = true;
+    using Place = std::optional<NumberSpace>;
+    std::unordered_map<InodeId, Place> places = {{above_root, std::nullopt}, {root_inode, std::nullopt}};
+    places[found.inode] = found.numbers;
     std::vector<InodeId> way;
-    const auto is_below = [&](InodeId directory) {
+    const auto place_of = [&](InodeId directory) {
         if (reach == Reach::one_level) {
-            return directory == found.inode;
+            return directory == found.inode ? Place(found.numbers) : std::nullopt;
         }
-        for (way.clear(); !lies_below.contains(directory); directory = state->at(directory).parent) {
+        for (way.clear(); !places.contains(directory); directory = state->at(directory).parent) {
             way.push_back(directory);
         }
-        const bool is_there = lies_below[directory];
+        const bool is_there = places[directory].has_value();
         for (const InodeId inode : way) {
-            lies_below[inode] = is_there;
+            places[inode] = is_there ? Place(state->at(inode).numbers) : std::nullopt;
         }
-        return is_there;
+        return places[way.empty() ? directory : way.front()];
     };
     state->records.for_each([&](Position position) {
         Record& record = state->records.at(position);
         const bool is_top = position == top;
-        if (!is_top && !is_below(record.parent)) {
+        const Place place = is_top ? Place(record.numbers) : place_of(record.parent);
+        if (!place) {
             return;
         }
-        record.is_doubted = 1;
+        if (is_wanted(*place)) {
+            record.is_doubted = 1;
+        }
         if (S_ISDIR(record.attributes.mode) && (is_top || reach == Reach::everything_below)) {
-            below.directories.push_back(record.inode);
+            add_directory(record.numbers, record.inode);
         }
         // The kernel may still have a nameless one under its name.
         if (record.inode != root_inode && !is_top) {
-            below.names.push_back({.parent = record.parent, .name = std::string(record.name())});
+            add_name(*place, record.parent, record.name());
         }
     });
     if (found.inode != root_inode) {
-        below.directories.push_back(found.parent);
-        below.names.push_back({.parent = found.parent, .name = std::string(found.name())});
+        const NumberSpace of_parent = state->at(found.parent).numbers;
+        add_directory(of_parent, found.parent);
+        add_name(of_parent, found.parent, found.name());
     }
     return below;
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,12 +83,15 @@ class InodeTable {
     };
     struct Below {
         std::vector<InodeId> directories;  // names in them may be out of date: also the one that has `path`
-        std::vector<Name> names;           // the last one leads to `path`, if that is not the root
+        std::vector<Name> names;           // the one that leads to `path` is the last of its filesystem
     };
+    // By the filesystem that the directories lie on.
+    using BelowByFilesystem = std::map<NumberSpace, Below>;
     // Whatever lies there may be another file or directory by now, until a lookup that began later tells the
     // same Version. With Reach::one_level, what lies in directories of the directory `path` stays. Takes a
-    // step for each inode.
-    Below doubt(const std::string& path, Reach reach = Reach::everything_below);
+    // step for each inode. `only`: nothing of another filesystem.
+    BelowByFilesystem doubt(const std::string& path, Reach reach = Reach::everything_below,
+                            std::optional<NumberSpace> only = std::nullopt);
     // How often doubt() has been called.
     std::uint64_t doubts() const { return doubts_; }
 

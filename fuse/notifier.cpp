@@ -19,105 +19,148 @@ void Notifier::attributes(InodeId inode) {
     fuse_lowlevel_notify_inval_inode(session_, inode, -1, 0);
 }
 
+bool Notifier::submit(NumberSpace filesystem, Thread Threads::*thread, ThreadPool::Job job) {
+    return ((*threads_.lock())[filesystem].*thread)->submit(std::move(job));
+}
+
 void Notifier::content(InodeId inode) {
     // Where the queue is full, the kernel keeps what it has.
-    static_cast<void>(contents_->submit([session = session_, stopped = stopped_, inode] {
-        if (!*stopped) {
-            fuse_lowlevel_notify_inval_inode(session, inode, 0, 0);
-        }
-    }));
+    static_cast<void>(
+        submit(inodes_.numbers(inode), &Threads::contents, [session = session_, stopped = stopped_, inode] {
+            if (!*stopped) {
+                fuse_lowlevel_notify_inval_inode(session, inode, 0, 0);
+            }
+        }));
 }
 
 void Notifier::name(InodeId parent, const std::string& name, std::function<void()> then) {
     // Not `this`: it may outlive the Notifier.
-    const bool accepted = names_->submit([session = session_, stopped = stopped_, parent, name, then] {
-        if (!*stopped) {
-            fuse_lowlevel_notify_inval_entry(session, parent, name.c_str(), name.size());
-        }
-        then();
-    });
+    const bool accepted =
+        submit(inodes_.numbers(parent), &Threads::names,
+               [session = session_, stopped = stopped_, parent, name, then] {
+                   if (!*stopped) {
+                       fuse_lowlevel_notify_inval_entry(session, parent, name.c_str(), name.size());
+                   }
+                   then();
+               });
     if (!accepted) {
         then();
     }
 }
 
-// Each name below the paths takes a call of its own: with a directory, the kernel drops only what nobody
-// uses. Names that are absent, which only the kernel knows, go with their directory. Before, requests in
-// these directories that are older than the refresh must have ended, since the kernel keeps their answers: it
-// drops a name only when no lookup and no listing is under way in the directory (fuse_reverse_inval_entry()
-// takes its lock), whether there is such a name or not.
-bool Notifier::refresh(InodeTable& inodes, std::vector<Refreshed> refreshed, std::function<void()> first,
+// What a refresh means for one filesystem.
+struct Notifier::Part {
+    Refreshed refreshed;
+    std::vector<InodeId> directories;  // that the kernel knew before
+};
+
+// On one filesystem. Each name below the paths takes a call of its own: with a directory, the kernel drops
+// only what nobody uses. Names that are absent, which only the kernel knows, go with their directory. Before,
+// requests in these directories that are older than the refresh must have ended, since the kernel keeps their
+// answers: it drops a name only when no lookup and no listing is under way in the directory
+// (fuse_reverse_inval_entry() takes its lock), whether there is such a name or not.
+class Notifier::Refresh {
+  public:
+    Refresh(const Notifier& of, NumberSpace filesystem)
+        : session_(of.session_), inodes_(of.inodes_), stopped_(of.stopped_), filesystem_(filesystem) {}
+
+    void operator()(const std::vector<Part>& parts) const {
+        for (const Part& part : parts) {
+            constexpr std::string_view no_name = ".copper-refresh";
+            for (const InodeId directory : part.directories) {
+                drop(directory, no_name);
+            }
+            if (*stopped_) {
+                return;
+            }
+            const auto now =
+                inodes_.doubt(part.refreshed.path, part.refreshed.reach, filesystem_)[filesystem_];
+            for (const auto& [parent, name] : now.names) {
+                drop(parent, name);
+            }
+            for (const InodeId directory : now.directories) {
+                if (!*stopped_) {
+                    fuse_lowlevel_notify_inval_inode(session_, directory, 0, 0);
+                }
+            }
+        }
+    }
+
+  private:
+    void drop(InodeId parent, std::string_view name) const {
+        if (!*stopped_) {
+            fuse_lowlevel_notify_inval_entry(session_, parent, name.data(), name.size());
+        }
+    }
+
+    fuse_session* const session_;
+    InodeTable& inodes_;  // is there until `stopped_`
+    const std::shared_ptr<const std::atomic<bool>> stopped_;
+    const NumberSpace filesystem_;
+};
+
+bool Notifier::refresh(std::vector<Refreshed> refreshed, std::function<void()> first,
                        std::function<void()> then) {
-    const auto over = std::make_shared<std::promise<void>>();
+    const auto over = std::make_shared<std::promise<void>>();  // when nobody has it any more
     {
         auto under_way = under_way_.lock();
         std::erase_if(*under_way, [](const std::future<void>& one) {
             return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
         });
+        if (under_way->size() >= waiting_max) {
+            return false;
+        }
         under_way->push_back(over->get_future());
     }
-    // Not `this`, as above. And `inodes` is there until `stopped`: see end().
-    return refreshes_->submit([session = session_, stopped = stopped_, over, &inodes,
-                               refreshed = std::move(refreshed), first = std::move(first),
-                               then = std::move(then)] {
-        const auto drop = [&](InodeId parent, std::string_view name) {
-            if (!*stopped) {
-                fuse_lowlevel_notify_inval_entry(session, parent, name.data(), name.size());
+    return planner_->submit(
+        [this, over, refreshed = std::move(refreshed), first = std::move(first), then = std::move(then)] {
+            if (*stopped_) {
+                return;
             }
-        };
-        const auto doubt = [&](const Refreshed& one) {
-            return *stopped ? InodeTable::Below() : inodes.doubt(one.path, one.reach);
-        };
-        if (!*stopped) {
             first();
-        }
-        for (const Refreshed& one : refreshed) {
-            constexpr std::string_view no_name = ".copper-refresh";
-            const auto before = doubt(one);
-            for (const InodeId directory : before.directories) {
-                drop(directory, no_name);
-            }
-            const auto now = doubt(one);
-            for (const auto& [parent, name] : now.names) {
-                drop(parent, name);
-            }
-            for (const InodeId directory : now.directories) {
-                if (!*stopped) {
-                    fuse_lowlevel_notify_inval_inode(session, directory, 0, 0);
+            std::map<NumberSpace, std::vector<Part>> parts;
+            for (const Refreshed& one : refreshed) {
+                for (auto& [filesystem, below] : inodes_.doubt(one.path, one.reach)) {
+                    parts[filesystem].push_back({one, std::move(below.directories)});
                 }
             }
-        }
-        if (!*stopped) {
-            then();
-        }
-        over->set_value();
-    });
-}
-
-bool Notifier::end(Thread& thread) {
-    const auto idle = std::make_shared<std::promise<void>>();
-    const auto is_idle = idle->get_future();
-    if (thread->submit([idle] { idle->set_value(); }) &&
-        is_idle.wait_for(notice_time_max) == std::future_status::timeout) {
-        static_cast<void>(thread.release());
-        return false;
-    }
-    thread.reset();
-    return true;
+            const auto left = std::make_shared<std::atomic<std::size_t>>(parts.size());
+            for (auto& [filesystem, own] : parts) {
+                // Not `this`, as above.
+                static_cast<void>(submit(filesystem, &Threads::refreshes,
+                                         [refresh = Refresh(*this, filesystem), own = std::move(own), over,
+                                          left, then, stopped = stopped_] {
+                                             refresh(own);
+                                             if (--*left == 0 && !*stopped) {
+                                                 then();
+                                             }
+                                         }));
+            }
+        });
 }
 
 bool Notifier::end() {
-    const bool names_ended = end(names_);
-    const bool contents_ended = end(contents_);
+    planner_.reset();
     const auto until = std::chrono::steady_clock::now() + notice_time_max;
-    auto under_way = under_way_.lock();
-    const bool refreshes_ended = std::ranges::all_of(*under_way, [until](const std::future<void>& one) {
+    const auto ends = [until](const std::future<void>& one) {
         return one.wait_until(until) == std::future_status::ready;
-    });
-    if (!refreshes_ended) {
-        static_cast<void>(refreshes_.release());
+    };
+    const bool refreshes_ended = std::ranges::all_of(*under_way_.lock(), ends);
+    bool have_ended = refreshes_ended;
+    auto threads = threads_.lock();
+    for (auto& [filesystem, of] : *threads) {
+        for (Thread* one : {&of.names, &of.contents}) {
+            const auto idle = std::make_shared<std::promise<void>>();
+            if ((*one)->submit([idle] { idle->set_value(); }) && !ends(idle->get_future())) {
+                static_cast<void>(one->release());
+                have_ended = false;
+            }
+        }
+        if (!refreshes_ended) {
+            static_cast<void>(of.refreshes.release());
+        }
     }
-    return names_ended && contents_ended && refreshes_ended;
+    return have_ended;
 }
 
 }  // namespace copper

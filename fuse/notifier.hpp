@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,10 +16,10 @@
 
 namespace copper {
 
-// Thread-safe. `session` must outlive this object.
+// Thread-safe. `session` must outlive this object, `inodes` the call of end().
 class Notifier {
   public:
-    explicit Notifier(fuse_session* session) : session_(session) {}
+    Notifier(fuse_session* session, InodeTable& inodes) : session_(session), inodes_(inodes) {}
 
     // The kernel's attributes of a file are out of date. Does not wait.
     void attributes(InodeId inode);
@@ -31,10 +32,10 @@ class Notifier {
 
     // What the kernel knows of these is out of date. `then` runs once, when the kernel has
     // dropped that: what a program looks up from then on, it asks for. Never, if nothing is mounted any more.
-    // False: so many refreshes wait already that this one does not. `inodes` must live until end().
-    // `first` runs before, in the same thread.
-    [[nodiscard]] bool refresh(InodeTable& inodes, std::vector<Refreshed> refreshed,
-                               std::function<void()> first, std::function<void()> then);
+    // On each filesystem, this happens as soon as it can. False: so many refreshes wait already that this one
+    // does not. `first` runs before, in another thread.
+    [[nodiscard]] bool refresh(std::vector<Refreshed> refreshed, std::function<void()> first,
+                               std::function<void()> then);
 
     // Nothing is mounted any more, so the names are dropped already.
     void stop() { *stopped_ = true; }
@@ -44,23 +45,33 @@ class Notifier {
     [[nodiscard]] bool end();
 
   private:
-    fuse_session* const session_;
-    const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
     using Thread = std::unique_ptr<ThreadPool>;
-    static Thread make_thread(std::size_t threads = 1) {
-        return std::make_unique<ThreadPool>(ThreadPool::Options{.threads_max = threads, .queued_max = 1024});
-    }
-    static bool end(Thread& thread);
-
     // Each waits for the kernel where nobody else may: to drop a name, until no lookup in the directory is
     // under way; to drop bytes, until no read of them is. Such a read may itself wait for a name to be
-    // dropped. A refresh drops many, in threads of its own: one that waits for a filesystem that hangs
-    // delays no other.
-    Thread names_ = make_thread();
-    Thread contents_ = make_thread();
+    // dropped. A refresh drops many, and may wait for one directory alone. All of them wait as long as their
+    // filesystem hangs, so each filesystem has threads of its own.
     static constexpr std::size_t refreshes_max = 8;  // at once
-    Thread refreshes_ = make_thread(refreshes_max);
+    struct Threads {
+        Thread names = make_thread();
+        Thread contents = make_thread();
+        Thread refreshes = make_thread(refreshes_max);
+    };
+    struct Part;
+    class Refresh;
+
+    static Thread make_thread(std::size_t threads = 1) {
+        return std::make_unique<ThreadPool>(
+            ThreadPool::Options{.threads_max = threads, .queued_max = waiting_max});
+    }
+    bool submit(NumberSpace filesystem, Thread Threads::*thread, ThreadPool::Job job);
+
+    static constexpr std::size_t waiting_max = 1024;
+    fuse_session* const session_;
+    InodeTable& inodes_;
+    const std::shared_ptr<std::atomic<bool>> stopped_ = std::make_shared<std::atomic<bool>>(false);
+    Guarded<std::map<NumberSpace, Threads>> threads_;
     Guarded<std::vector<std::future<void>>> under_way_;  // the ends of refreshes
+    Thread planner_ = make_thread();                     // waits for nothing
 };
 
 }  // namespace copper

@@ -25,6 +25,8 @@ class NumberSpace {
         return NumberSpace(hash_of({.kind = ObjectKind::entry, .path = std::move(root_path)}) & bits);
     }
 
+    auto operator<=>(const NumberSpace&) const = default;
+
     // Never 0, which means "deleted" in a directory. (No file has the number 0, so `mask_` is free.)
     std::uint64_t number(std::uint64_t backing_inode) const {
         return backing_inode != mask_ ? backing_inode ^ mask_ : mask_;

@@ -41,7 +41,7 @@ class KernelSession final : public Session {
                   .audience = options.audience},
           connection_(options, served_),
           serving_(connection_, memory_, counters, interrupts_),
-          notifier_(connection_.session()) {}
+          notifier_(connection_.session(), operations_.inodes()) {}
 
     ~KernelSession() override {
         stop();
@@ -64,7 +64,7 @@ class KernelSession final : public Session {
     void stop() override;
     bool refresh(std::vector<Refreshed> refreshed, std::function<void()> done) override {
         return notifier_.refresh(
-            operations_.inodes(), std::move(refreshed), [this] { cache_.drop_outdated(); }, std::move(done));
+            std::move(refreshed), [this] { cache_.drop_outdated(); }, std::move(done));
     }
     bool passes_through() const override { return passes_through_; }
 

@@ -62,7 +62,8 @@ struct Replay::Fetcher : std::enable_shared_from_this<Fetcher> {
         judge();
         while (!wanted.empty() && in_flight < options.in_flight_max &&
                bytes_in_flight < options.bytes_in_flight_max) {
-            if (progress.bytes + bytes_in_flight >= options.bytes_max) {
+            if (progress.bytes + bytes_in_flight >= options.bytes_max ||
+                (options.has_room != nullptr && !options.has_room(bytes_in_flight))) {
                 end(State::full);
                 break;
             }

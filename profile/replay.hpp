@@ -30,6 +30,7 @@ class Replay {
         std::size_t in_flight_max = 32;
         std::uint64_t bytes_in_flight_max = std::uint64_t{32} << 20;  // of file data
         std::uint64_t bytes_max = UINT64_MAX;                         // of file data, altogether
+        std::function<bool(std::uint64_t bytes)> has_room = nullptr;  // for these besides; null: always
         std::uint64_t file_bytes_max = UINT64_MAX;  // each node reads larger files for itself
         // Judge after so many first uses of programs of this node; most of them must have been foretold.
         std::size_t uses_to_judge = 64;
@@ -41,7 +42,7 @@ class Replay {
         running,
         done,
         wrong,  // programs use something else
-        full,   // bytes_max has been reached
+        full,   // bytes_max has been reached, or there is no room
     };
     struct Progress {
         State state = State::running;

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -274,6 +275,24 @@ class Prefetch(ProfileTestCase):
         self.prefetch(job, "--wait", self.shown)
         self.assertEqual(2 * self.FILES, self.slow.counters()["open"])
         self.assertEqual({}, self.operations(lambda: self.use(job, nodes=[0])))
+
+    def test_a_filesystem_that_hangs_is_told_and_not_the_others_wait(self):
+        hung = self.serve()
+        tree = hung.mount()
+        client = hung.clients[0].pid
+        job = self.launch(trees=[tree, self.shown], nodes=2)
+        os.kill(client, signal.SIGSTOP)
+        self.addCleanup(os.kill, client, signal.SIGCONT)
+        waiting = subprocess.Popen([copper_program(), "prefetch", "--wait", "--mount", job.mount, tree], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(waiting.communicate)
+        self.addCleanup(waiting.kill)
+        self.assertRegex(waiting.stderr.readline(), rf"^copper: {tree}: its filesystem has not answered for \d+ s\n$")
+        done = self.prefetch(job, "--wait", f"{self.shown}/used")
+        self.assertRegex(done.stdout, rf"^{self.shown}/used: \d+ objects, .*\n$")
+        os.kill(client, signal.SIGCONT)
+        self.assertIn(f"{tree}: ", waiting.communicate(timeout=SECONDS_MAX)[0])
+        self.assertEqual(0, waiting.returncode)
 
     def test_bad_input(self):
         self.write("large", os.urandom(30 << 20))

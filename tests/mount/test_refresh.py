@@ -361,6 +361,9 @@ class OfAHungTree(SlowTestCase):
     def go_on(self):
         self.client.send_signal(signal.SIGCONT)
         self.assertEqual(b"a", self.waiting.communicate(timeout=SECONDS_MAX)[0])
+        self.refreshing.wait(SECONDS_MAX)
+        done = self.job.command("refresh", "--mount", self.job.mount)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
 
     def test_another_tree_is_refreshed(self):
         file = pathlib.Path(self.job.mirrored(0, f"{self.tree}/a"))
@@ -370,7 +373,19 @@ class OfAHungTree(SlowTestCase):
         self.assertEqual((0, ""), (done.returncode, done.stderr))
         self.assertEqual("another one", file.read_text(encoding="utf-8"))
         self.go_on()
-        self.assertEqual((b"", b""), self.refreshing.communicate(timeout=SECONDS_MAX))
+
+    def test_what_hangs_is_told_and_all_else_is_refreshed(self):
+        told = rf"copper: not refreshed on \S+: {self.hung} has not answered for \d+ s; what waits for it follows when it answers\n"
+        self.assertRegex(self.refreshing.communicate(timeout=SECONDS_MAX)[1].decode(), told)
+        file = pathlib.Path(self.job.mirrored(0, f"{self.tree}/a"))
+        for number in range(10):  # more than there are threads for one filesystem
+            self.assertNotEqual(str(number), file.read_text(encoding="utf-8"))
+            pathlib.Path(f"{self.tree}/a").write_text(str(number), encoding="utf-8")
+            done = self.job.command("refresh", "--mount", self.job.mount)
+            self.assertEqual(1, done.returncode)
+            self.assertRegex(done.stderr, told)
+            self.assertEqual(str(number), file.read_text(encoding="utf-8"))
+        self.go_on()
 
     def test_a_lost_daemon_is_replaced(self):
         """A thread of it waits in the kernel for what only its successor can answer."""
@@ -379,7 +394,6 @@ class OfAHungTree(SlowTestCase):
         wait_until(lambda: self.job.daemons() not in ([], [lost]), SECONDS_MAX, "a successor")
         self.assertEqual("old", pathlib.Path(self.job.mirrored(0, f"{self.tree}/a")).read_text(encoding="utf-8"))
         self.go_on()
-        self.assertEqual((b"", b""), self.refreshing.communicate(timeout=SECONDS_MAX))
 
 
 class ListedMeanwhile(RefreshTestCase):

@@ -189,16 +189,36 @@ class Revalidate(RevalidateTestCase):
 
 
 class OfAHungFilesystem(SlowTestCase):
-    def test_the_job_ends_all_the_same(self):
+    def setUp(self):
+        super().setUp()
         self.source = self.make_directory()
         pathlib.Path(f"{self.source}/a").write_text("a", encoding="utf-8")
         slow = self.serve()
         hung = slow.mount()
-        client = slow.clients[0]
-        job = self.launch(nodes=1, trees=[hung], options=["--revalidate", str(SECONDS)])
-        pathlib.Path(job.mirrored(0, f"{hung}/a")).read_bytes()
-        client.send_signal(signal.SIGSTOP)
-        self.addCleanup(client.send_signal, signal.SIGCONT)
-        time.sleep(5 * SECONDS)  # a round waits for it
-        job.stop()
-        client.send_signal(signal.SIGCONT)
+        self.client = slow.clients[0]
+        self.healthy = pathlib.Path(self.make_directory(), "a")
+        self.healthy.write_text("old", encoding="utf-8")
+        self.job = self.launch(nodes=2, trees=[hung, os.path.dirname(self.healthy)], options=["--revalidate", str(SECONDS)])
+        self.shown = [pathlib.Path(self.job.mirrored(node, self.healthy)) for node in range(2)]
+        self.assertEqual(["old"] * 2, self.texts())
+        pathlib.Path(self.job.mirrored(0, f"{hung}/a")).read_bytes()
+        self.client.send_signal(signal.SIGSTOP)
+        self.addCleanup(self.client.send_signal, signal.SIGCONT)
+        time.sleep(5 * SECONDS)  # a look waits for it
+
+    def texts(self):
+        return [shown.read_text(encoding="utf-8") for shown in self.shown]
+
+    def test_the_job_ends_all_the_same(self):
+        self.job.stop()
+
+    def test_another_tree_is_looked_at(self):
+        for text in ("another one", "and another"):
+            self.healthy.write_text(text, encoding="utf-8")
+            wait_until(lambda text=text: self.texts() == [text] * 2, SECONDS_MAX, lambda: f"{self.texts()} on each node")
+
+    def test_another_tree_is_looked_at_after_a_loss(self):
+        lost = self.job.daemons()[1]
+        os.kill(lost, signal.SIGKILL)
+        wait_until(lambda: self.job.daemons()[1] not in (None, lost), SECONDS_MAX, "a successor")
+        self.test_another_tree_is_looked_at()

@@ -246,6 +246,13 @@ std::set<std::string> paths_of(InodeTable& table, const InodeTable::Below& below
     return paths;
 }
 
+// Of one filesystem.
+InodeTable::Below doubt(InodeTable& table, const std::string& path, Reach reach = Reach::everything_below) {
+    const auto below = table.doubt(path, reach);
+    EXPECT_EQ(below.size(), 1U);
+    return below.begin()->second;
+}
+
 TEST_F(InodeTableTest, FindsAllBelowAPath) {
     const InodeId a = look_up(table, root_inode, "a", directory());
     const InodeId b = look_up(table, a, "b", directory());
@@ -258,21 +265,43 @@ TEST_F(InodeTableTest, FindsAllBelowAPath) {
     const auto inodes = [](const InodeTable::Below& below) {
         return Inodes(below.directories.begin(), below.directories.end());
     };
-    const auto of_b = table.doubt("/a/b");
+    const auto of_b = doubt(table, "/a/b");
     EXPECT_EQ(paths_of(table, of_b), (Paths{"/a/b", "/a/b/c", "/a/b/c/f"}));
     EXPECT_EQ(of_b.names.back().name, "b");
     EXPECT_EQ(inodes(of_b), (Inodes{a, b, c}));
-    EXPECT_EQ(paths_of(table, table.doubt("/a/b/c/f")), Paths{"/a/b/c/f"});
+    EXPECT_EQ(paths_of(table, doubt(table, "/a/b/c/f")), Paths{"/a/b/c/f"});
     // The kernel may know that there is no such file.
-    EXPECT_EQ(paths_of(table, table.doubt("/a/absent")), Paths{"/a/absent"});
-    EXPECT_EQ(inodes(table.doubt("/a/absent")), Inodes{a});
-    EXPECT_EQ(paths_of(table, table.doubt("/absent/b")), Paths{"/absent"});
-    EXPECT_EQ(paths_of(table, table.doubt("/")), (Paths{"/a", "/a/b", "/a/b/c", "/a/b/c/f", "/a/f", "/ab"}));
-    const auto of_one_level = table.doubt("/a", Reach::one_level);
+    EXPECT_EQ(paths_of(table, doubt(table, "/a/absent")), Paths{"/a/absent"});
+    EXPECT_EQ(inodes(doubt(table, "/a/absent")), Inodes{a});
+    EXPECT_EQ(paths_of(table, doubt(table, "/absent/b")), Paths{"/absent"});
+    EXPECT_EQ(paths_of(table, doubt(table, "/")), (Paths{"/a", "/a/b", "/a/b/c", "/a/b/c/f", "/a/f", "/ab"}));
+    const auto of_one_level = doubt(table, "/a", Reach::one_level);
     EXPECT_EQ(paths_of(table, of_one_level), (Paths{"/a", "/a/b", "/a/f"}));
     EXPECT_EQ(inodes(of_one_level), (Inodes{root_inode, a}));
-    EXPECT_EQ(paths_of(table, table.doubt("/a/f", Reach::one_level)), Paths{"/a/f"});
-    EXPECT_EQ(paths_of(table, table.doubt("/", Reach::one_level)), (Paths{"/a", "/ab"}));
+    EXPECT_EQ(paths_of(table, doubt(table, "/a/f", Reach::one_level)), Paths{"/a/f"});
+    EXPECT_EQ(paths_of(table, doubt(table, "/", Reach::one_level)), (Paths{"/a", "/ab"}));
+}
+
+TEST_F(InodeTableTest, FindsAllBelowAPathByFilesystem) {
+    const InodeId a = look_up(table, root_inode, "a", directory());
+    const InodeId b = table.look_up(a, "b", directory(), InodeTable::Filesystem::own)->inode;
+    look_up(table, b, "f", file(1));
+    using Paths = std::set<std::string>;
+    const NumberSpace of_root = table.numbers(root_inode);
+    const NumberSpace of_b = table.numbers(b);
+    const auto all = table.doubt("/");
+    ASSERT_EQ(all.size(), 2U);
+    EXPECT_EQ(paths_of(table, all.at(of_root)), (Paths{"/a", "/a/b"}));
+    EXPECT_EQ(all.at(of_root).directories.size(), 2U);
+    EXPECT_EQ(paths_of(table, all.at(of_b)), Paths{"/a/b/f"});
+    EXPECT_EQ(all.at(of_b).directories, std::vector{b});
+    // The name of its root lies in a directory of the other one.
+    const auto below_b = table.doubt("/a/b");
+    EXPECT_EQ(paths_of(table, below_b.at(of_root)), Paths{"/a/b"});
+    EXPECT_EQ(paths_of(table, below_b.at(of_b)), Paths{"/a/b/f"});
+    const auto only_b = table.doubt("/", Reach::everything_below, of_b);
+    ASSERT_EQ(only_b.size(), 1U);
+    EXPECT_EQ(paths_of(table, only_b.at(of_b)), Paths{"/a/b/f"});
 }
 
 TEST_F(InodeTableTest, ADoubtedInodeKeepsItsNameForItsVersionAlone) {

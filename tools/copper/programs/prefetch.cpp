@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <map>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -123,29 +125,61 @@ Result<void> report(const json& progress) {
     return problems.empty() ? Result<void>() : failed("not everything was fetched:" + problems);
 }
 
-Result<void> wait_for_end(const std::string& mount) {
+// Of these paths alone, each as it was asked for last. {paths: [...]}
+json only(const std::vector<std::string>& paths, const json& progress) {
+    std::map<std::string, json> latest;
+    for (const auto& one : progress.value("paths", json::array())) {
+        latest[one.value("path", "")] = one;
+    }
+    json own = json::array();
+    for (const auto& path : paths) {
+        own.push_back(latest[path]);
+    }
+    return {{"paths", own}};
+}
+
+// A program that waits says for what.
+void tell_silent(const json& progress, std::set<std::string>& told) {
+    for (const auto& one : progress["paths"]) {
+        const auto seconds = one.value("silent_seconds", std::uint64_t{0});
+        const auto path = one.value("path", "");
+        if (seconds == 0 || one.value("done", false)) {
+            told.erase(path);
+        } else if (told.insert(path).second) {
+            std::cerr << "copper: " << path << ": its filesystem has not answered for " << seconds << " s"
+                      << std::endl;
+        }
+    }
+}
+
+Result<void> wait_for(const std::vector<std::string>& paths, const std::string& mount) {
     const bool has_terminal = ::isatty(STDERR_FILENO) != 0;
+    std::set<std::string> told;
     for (;;) {
-        const auto progress = ask_first_node(mount, "");
-        if (!progress) {
-            return tl::make_unexpected(progress.error());
+        const auto asked = ask_first_node(mount, "");
+        if (!asked) {
+            return tl::make_unexpected(asked.error());
         }
+        const json progress = only(paths, *asked);
         if (has_terminal) {
-            show(*progress);
+            show(progress);
         }
-        if (progress->value("done", false)) {
+        tell_silent(progress, told);
+        const auto is_done = [](const json& one) { return one.value("done", false); };
+        if (std::ranges::all_of(progress["paths"], is_done)) {
             if (has_terminal) {
                 std::cerr << clear_line;
             }
-            return report(*progress);
+            return report(progress);
         }
         std::this_thread::sleep_for(look_every);
     }
 }
 
 // Returns when the job knows of all paths. A path can be given as it is, or under the mount.
-Result<void> ask_for(const std::string& mount, const std::vector<std::string>& paths) {
-    for (const auto& text : paths) {
+Result<std::vector<std::string>> ask_for(const std::string& mount, const std::vector<std::string>& texts) {
+    std::vector<std::string> paths;
+    for (const auto& text : texts) {
         const auto path = real_path(mount, text);
         if (!path) {
             return tl::make_unexpected(path.error());
@@ -153,8 +187,9 @@ Result<void> ask_for(const std::string& mount, const std::vector<std::string>& p
         if (const auto asked = ask_first_node(mount, *path); !asked) {
             return tl::make_unexpected(asked.error());
         }
+        paths.push_back(*path);
     }
-    return {};
+    return paths;
 }
 
 Result<void> run(const PrefetchOptions& options) {
@@ -162,8 +197,11 @@ Result<void> run(const PrefetchOptions& options) {
     if (!mount) {
         return tl::make_unexpected(mount.error());
     }
-    const auto asked = ask_for(*mount, options.paths);
-    return asked && options.wait ? wait_for_end(*mount) : asked;
+    const auto paths = ask_for(*mount, options.paths);
+    if (!paths) {
+        return tl::make_unexpected(paths.error());
+    }
+    return options.wait ? wait_for(*paths, *mount) : Result<void>();
 }
 
 }  // namespace

@@ -128,6 +128,8 @@ Result<std::set<std::string>> places_of(const std::vector<Found>& mirrors, const
 struct Outcome {
     std::set<std::uint32_t> done;                    // ranks
     std::map<std::uint32_t, std::string> refused{};  // hosts that answered with an error, and it
+
+    bool is_known(std::uint32_t rank) const { return done.contains(rank) || refused.contains(rank); }
 };
 
 void note(const ControlReply& reply, Outcome& outcome) {
@@ -148,13 +150,13 @@ Result<void> refresh_here(const std::string& mount, ControlRequest request, Outc
     for (;;) {
         std::string left;
         for (const auto& [directory, record] : instances_of_job(mount)) {
-            if (record.without_mirror || outcome.done.contains(record.rank)) {
+            if (record.without_mirror || outcome.is_known(record.rank)) {
                 continue;
             }
             if (const auto reply = ask(directory + "/control", request); reply && reply->error.empty()) {
                 note(*reply, outcome);
             }
-            if (!outcome.done.contains(record.rank)) {
+            if (!outcome.is_known(record.rank)) {
                 left = record.mount;
             }
         }
