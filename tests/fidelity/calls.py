@@ -334,6 +334,16 @@ def lease(side, slot, kind):
     fcntl.fcntl(side.file(slot), fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 
+def read_nowait(side, slot, length, offset):
+    return os.preadv(side.file(slot), [bytearray(length)], offset, os.RWF_NOWAIT)
+
+
+def epoll(side, slot):
+    with select.epoll() as waiting:
+        waiting.register(side.file(slot) if slot in side.files else 10_000, select.EPOLLIN)
+        return [events for _, events in waiting.poll(0)]
+
+
 def poll(side, slot):
     poller = select.poll()
     poller.register(side.file(slot) if slot in side.files else 10_000, select.POLLIN | select.POLLOUT)
@@ -502,6 +512,8 @@ CALLS = {
     "lease": (lambda a: (a.slot(), a.of(0, 1, 2)), lease, 1),
     "ioctl": (lambda a: (a.slot(), a.of(*IOCTLS), 64), ioctl, 2),
     "poll": (lambda a: (a.slot(),), poll, 1),
+    "epoll": (lambda a: (a.slot(),), epoll, 1),
+    "read_nowait": (lambda a: (a.slot(), a.length(), a.offset()), read_nowait, 1),
     "fchdir": (lambda a: (a.slot(),), lambda side, slot: os.fchdir(side.file(slot)), 1),
     "chdir": (lambda a: (a.path(),), lambda side, path: os.chdir(path), 2),
     "getxattr": (lambda a: (a.path(), a.xattr_name(), a.of(0, 1, 5, 100, 70_000), a.follow()), xattr, 5),

@@ -49,6 +49,8 @@ KNOWN = {
     ("lock", "EAGAIN", "ok"), ("lease", "EAGAIN", "ok"),
     # What only the original's filesystem answers: the map of its blocks, its flags.
     ("ioctl", "ok", "ENOTTY"), ("ioctl", "ok", "ENOTSUP"), ("ioctl", "EINVAL", "ENOTSUP"), ("ioctl", "EINVAL", "ENOTTY"),
+    # The kernel passes poll(2) on to a FUSE filesystem, so epoll takes its files; none reads without waiting.
+    ("epoll", "EPERM", "ok"), ("read_nowait", "ok", "ENOTSUP"), ("read_nowait", "EAGAIN", "ENOTSUP"),
     # The client may have opened it without the page cache (MooseFS).
     ("mmap", "ENODEV", "ok"),
 }

@@ -334,6 +334,29 @@ class ViewOfAUser(ViewTestCase):
         with_place = {**self.job.environment, "PATH": f"{place}:{self.job.environment['PATH']}"}
         self.assertEqual("secret\n", self.in_view("cat", f"{place}/secret", environment=with_place))
 
+    def test_other_groups(self):
+        """A user namespace knows none of them; docs/use/view.md says what follows."""
+        main, other = NOBODY, 50
+        member = [*self.options["prefix"][:-len(as_nobody())], "setpriv", f"--reuid={NOBODY}", f"--regid={main}", f"--groups={main},{other}"]
+        self.job.prefix = member
+        place = self.make_directory(owner=NOBODY)
+        os.mkdir(f"{place}/project")
+        os.chown(f"{place}/project", NOBODY, other)
+        os.chmod(f"{place}/project", 0o2775)
+        self.in_view("touch", f"{place}/project/new", f"{place}/own", view="bind")
+        self.assertEqual([other, main], [os.stat(f"{place}/{name}").st_gid for name in ("project/new", "own")])
+        self.assertIn("Invalid argument", self.in_view("chgrp", str(other), f"{place}/own", view="bind", expected=1))
+        self.in_view("chgrp", str(other), f"{place}/own", view="paths")
+        self.assertEqual(other, os.stat(f"{place}/own").st_gid)
+        os.chmod(f"{place}/own", 0o040)
+        os.chown(f"{place}/own", 0, other)
+        self.in_view("cat", f"{place}/own", view="bind")
+        tells = "'copper run' can show the mirror at the original paths (chgrp to another group than your main one needs '--view paths')"
+        for prefix, says in ((member, True), (self.options["prefix"], False)):
+            self.job.prefix = prefix
+            doctor = self.job.command("doctor", "--mount", f"{self.job.directory}/other", "--tree", self.tree)
+            self.assertEqual(says, tells in doctor.stdout, doctor.stdout)
+
     def test_directory_that_cannot_be_opened(self):
         """The program stays there, like one of `sudo -u` in root's home."""
         place = self.make_directory()

@@ -11,6 +11,7 @@
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "base/answer_in_time.hpp"
 #include "base/error_text.hpp"
@@ -120,10 +121,23 @@ Finding check_fuse(bool allow_other) {
                     : good("fuse", "/dev/fuse can be opened");
 }
 
+// A user namespace knows the main group alone, and root's view needs none.
+bool has_groups_unknown_in_view() {
+    std::vector<gid_t> groups(65536);  // NGROUPS_MAX
+    const int count = ::getgroups(static_cast<int>(groups.size()), groups.data());
+    groups.resize(static_cast<std::size_t>(std::max(count, 0)));
+    return ::geteuid() != 0 && std::ranges::any_of(groups, [](gid_t group) { return group != ::getegid(); });
+}
+
 Finding check_view() {
     const auto made = NewView::make("", {});
-    return made ? good("view", "'copper run' can show the mirror at the original paths")
-                : warning("view", made.error().why, "'copper run' changes PATH, PYTHONPATH, ... instead");
+    if (!made) {
+        return warning("view", made.error().why, "'copper run' changes PATH, PYTHONPATH, ... instead");
+    }
+    const std::string text = "'copper run' can show the mirror at the original paths";
+    return good("view", has_groups_unknown_in_view()
+                            ? text + " (chgrp to another group than your main one needs '--view paths')"
+                            : text);
 }
 
 Finding check_limits() {
