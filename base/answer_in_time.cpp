@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 
 #include "base/processes.hpp"
 #include "base/read_in_time.hpp"
@@ -20,6 +22,21 @@ void let_go_of_output() {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         ::dup2(nothing.get(), fd);
     }
+}
+
+// Whoever looks up the same name behind a process that waits cannot even be killed (d_alloc_parallel() of the
+// kernel). So such a process ends, if its filesystem lets it.
+void end_after(std::chrono::milliseconds time) {
+    ::signal(SIGALRM, SIG_DFL);
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGALRM);
+    ::sigprocmask(SIG_UNBLOCK, &ends, nullptr);
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+    const itimerval timer = {.it_interval = {},
+                             .it_value = {.tv_sec = seconds.count(),
+                                          .tv_usec = std::chrono::microseconds(time - seconds).count() + 1}};
+    ::setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
 void answer(int to, const std::function<std::string()>& ask) {
@@ -59,6 +76,7 @@ std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
     const UniqueFd reading(ends[0]);
     UniqueFd writing(ends[1]);
     const bool begun = run_detached([&] {
+        end_after(patience);
         if (holds == Holds::nothing) {
             close_descriptors_except({writing.get()});
         }

@@ -17,8 +17,9 @@ bool run_detached(const std::function<void()>& run);
 // flock(2) with LOCK_EX, but not for longer than `patience`: false. The lock belongs to the open file.
 bool lock_in_time(int fd, std::chrono::milliseconds patience);
 
-// What `ask` returns, or nothing if that takes longer than `patience`. It runs detached. nothing: without the
-// open files of this process, which somebody may wait to see closed when this process is lost.
+// What `ask` returns, or nothing if that takes longer than `patience`: then its process ends, if it can. It
+// runs detached. nothing: without the open files of this process, which somebody may wait to see closed when
+// this process is lost.
 enum class Holds : std::uint8_t { open_files, nothing };
 std::optional<std::string> answer_in_time(std::chrono::milliseconds patience,
                                           const std::function<std::string()>& ask,

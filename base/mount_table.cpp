@@ -21,9 +21,6 @@ constexpr const char* mountinfo_path = "/proc/self/mountinfo";
 constexpr std::int64_t outside = -1;  // the parent of a mount whose parent is not in the table
 constexpr std::array<std::string_view, 3> kernel_directories = {"/dev", "/proc", "/sys"};
 
-// Its client makes numbers up as names are looked up (fuse.h of libfuse: `use_ino` is not set).
-constexpr std::string_view type_without_numbers = "fuse.sshfs";
-
 bool is_kernel_type(std::string_view type) {
     static constexpr std::string_view types[] = {
         "bpf",     "cgroup",    "cgroup2", "configfs", "debugfs", "devpts",     "devtmpfs", "efivarfs",
@@ -41,6 +38,21 @@ MountMap::Walk kind_of(const Mount& mount) {
     }
     return is_kernel_type(mount.type) || is_kernel_directory(mount.point) ? MountMap::Walk::kernel_filesystem
                                                                           : MountMap::Walk::allowed;
+}
+
+bool is_fuse(const Mount& mount) {
+    return mount.type == "fuse" || mount.type == "fuseblk" || mount.type.starts_with("fuse.");
+}
+
+// Most FUSE clients make inode numbers up as names are looked up, each node others (fuse.h of libfuse:
+// `use_ino` is not set), so one number can mean two files. Nothing tells whether one does, so only those that
+// are known not to are trusted.
+bool has_own_numbers(const Mount& mount) {
+    static constexpr std::array types = {"fuse.ceph",      "fuse.ceph-fuse", "fuse.daos",
+                                         "fuse.dfuse",     "fuse.glusterfs", "fuse.juicefs",
+                                         "fuse.pvfs2fuse", "fuse.quobyte"};
+    return !is_fuse(mount) || is_moosefs(mount) ||
+           std::find(types.begin(), types.end(), mount.type) != types.end();
 }
 
 struct Free {
@@ -127,6 +139,10 @@ std::vector<Mount> parse_mounts(std::string_view mountinfo) {
     return mounts;
 }
 
+bool is_moosefs(const Mount& mount) {
+    return mount.type == "fuse" && mount.source.starts_with("mfs#");
+}
+
 std::optional<uid_t> user_of(const Mount& mount) {
     std::istringstream words(mount.options);
     for (std::string word; std::getline(words, word, ',');) {
@@ -173,7 +189,7 @@ MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lo
         ids.insert(mount.id);
         const auto filesystem = first_points.try_emplace(mount.device, mount.point).first->second;
         filesystems_.emplace(mount.id, filesystem);
-        if (mount.type == type_without_numbers) {
+        if (!has_own_numbers(mount)) {
             numberless_.emplace(filesystem);
         }
     }

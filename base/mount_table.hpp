@@ -33,6 +33,9 @@ struct Mount {
     std::string source = {};   // what was mounted, by the filesystem's own rules: "server:/export"
 };
 
+// Its type does not tell.
+bool is_moosefs(const Mount& mount);
+
 // Who has mounted a FUSE filesystem. Nothing for others.
 std::optional<uid_t> user_of(const Mount& mount);
 

@@ -63,7 +63,7 @@ void watch(ProgressLoop& loop, const std::shared_ptr<Answering>& answering, std:
         const auto silent = loop.silent_filesystems();
         const auto waited_for = std::ranges::find_if(silent, [&](const auto& one) {
             return std::ranges::any_of(paths, [&](const std::string& path) {
-                return is_within(one.first, path) || is_within(path, one.first);
+                return is_within(one.first, parent_path(path)) || is_within(path, one.first);
             });
         });
         if (waited_for == silent.end()) {

@@ -176,7 +176,7 @@ SystemResult<ListedDirectories::Found> PosixBacking::list_once(OpenDirectory& di
     if (!after) {
         return tl::unexpected(after.error());
     }
-    if (after->links == 0) {
+    if (after->links == 0 && before->attributes.links != 0) {
         return tl::unexpected(ENOENT);  // the directory was removed: it reads as empty
     }
     Directory content = names->directory();

@@ -115,9 +115,8 @@ bool is_shared_filesystem(const Mount& mount) {
         "fuse.sshfs",   "fuse.juicefs",
         "fuse.quobyte", "fuse.pvfs2fuse",
     };
-    const bool is_moosefs = mount.type == "fuse" && mount.source.starts_with("mfs#");
     const auto user = user_of(mount).value_or(0);
-    return (is_moosefs || std::find(types.begin(), types.end(), mount.type) != types.end()) &&
+    return (is_moosefs(mount) || std::find(types.begin(), types.end(), mount.type) != types.end()) &&
            (user == 0 || user == ::geteuid());
 }
 

@@ -11,7 +11,7 @@ import time
 
 sys.dont_write_bytecode = True
 
-from copper import copper_program, wait_until
+from copper import copper_program, state_of, wait_until
 from mounted import MountTestCase
 from slow_mounted import SlowTestCase
 
@@ -394,6 +394,31 @@ class OfAHungTree(SlowTestCase):
         wait_until(lambda: self.job.daemons() not in ([], [lost]), SECONDS_MAX, "a successor")
         self.assertEqual("old", pathlib.Path(self.job.mirrored(0, f"{self.tree}/a")).read_text(encoding="utf-8"))
         self.go_on()
+
+
+class OfAHungTreeThatIsNamedAgain(SlowTestCase):
+    """A refresh looks up its trees, so that they have names. A program that looks up the same name waits behind that."""
+
+    def test_programs_can_be_killed(self):
+        self.source = self.make_directory()
+        slow = self.serve("forgets_attributes = 1\nforgets_names = 1\n")
+        hung = slow.mount()
+        client = slow.clients[0]
+        job = self.launch(nodes=1, trees=[hung])
+        os.stat(job.mirrored(0, hung))
+        client.send_signal(signal.SIGSTOP)
+        self.addCleanup(client.send_signal, signal.SIGCONT)
+        done = job.command("refresh", "--mount", job.mount)
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        waiting = subprocess.Popen(["stat", job.mirrored(0, hung)], stdout=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: state_of(waiting.pid) in "SD", SECONDS_MAX, "a wait")
+            time.sleep(1)
+            waiting.kill()
+            self.assertEqual(-signal.SIGKILL, waiting.wait(SECONDS_MAX))
+        finally:
+            client.send_signal(signal.SIGCONT)  # before anybody waits for the program
+            waiting.wait()
 
 
 class ListedMeanwhile(RefreshTestCase):

@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import pathlib
+import shutil
 import stat
 import subprocess
 
@@ -139,6 +141,65 @@ class Identity(MountTestCase):
             count += 1
         self.assertEqual(tree.HUGE_DIRECTORY + 2, count)
         libc.closedir(handle)
+
+
+class MadeUpNumbers(MountTestCase):
+    """squashfuse numbers files as they are looked up, and anew when it is mounted again."""
+
+    def setUp(self):
+        for program in ("mksquashfs", "squashfuse"):
+            if not shutil.which(program):
+                self.skipTest(f"optional: {program}")
+        self.place = self.make_directory()
+        for number in range(200):
+            path = pathlib.Path(f"{self.place}/source/d{number % 8}/{number}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(str(number), encoding="ascii")
+        self.run_program("mksquashfs", f"{self.place}/source", f"{self.place}/image", "-quiet", "-no-progress")
+        self.tree = f"{self.place}/tree"
+        os.mkdir(self.tree)
+        self.mount()
+
+    def mount(self):
+        self.run_program("squashfuse", f"{self.place}/image", self.tree)
+        self.addCleanup(lambda: os.path.ismount(self.tree) and self.unmount())
+
+    def unmount(self):
+        self.run_program("umount", self.tree)
+
+    def test_no_number_means_two_files(self):
+        job = self.launch(nodes=2, trees=[self.tree])
+
+        def numbers(node, directories):
+            root = pathlib.Path(job.mirrored(node, self.tree))
+            return {f"d{d}/{path.name}": path.stat().st_ino for d in directories for path in root.joinpath(f"d{d}").iterdir()}
+        found = numbers(0, range(4))
+        self.unmount()
+        self.mount()
+        found |= numbers(1, reversed(range(4, 8)))
+        self.assertEqual(200, len(found))
+        self.assertEqual(200, len(set(found.values())))
+        self.assertEqual(numbers(0, range(8)), numbers(1, range(8)))
+
+
+class WithoutLinks(MountTestCase):
+    def test_directories(self):
+        """archivemount says of all that no name leads there."""
+        if not shutil.which("archivemount"):
+            self.skipTest("optional: archivemount")
+        place = self.make_directory()
+        os.makedirs(f"{place}/source/d")
+        pathlib.Path(f"{place}/source/d/file").write_text("text", encoding="ascii")
+        self.run_program("tar", "-cf", f"{place}/archive.tar", "-C", f"{place}/source", ".")
+        tree_of_archive = f"{place}/tree"
+        os.mkdir(tree_of_archive)
+        self.run_program("archivemount", "-o", "readonly,nobackup", f"{place}/archive.tar", tree_of_archive)
+        self.addCleanup(self.run_program, "umount", tree_of_archive)
+        self.assertEqual(0, os.stat(f"{tree_of_archive}/d").st_nlink)
+        job = self.launch(nodes=1, trees=[tree_of_archive])
+        shown = job.mirrored(0, tree_of_archive)
+        self.assertEqual([["d"], ["file"]], [os.listdir(shown), os.listdir(f"{shown}/d")])
+        self.assertEqual("text", pathlib.Path(f"{shown}/d/file").read_text(encoding="ascii"))
 
 
 class RawLinks(MountTestCase):

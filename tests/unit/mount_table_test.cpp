@@ -51,6 +51,23 @@ TEST(MountTable, LeavesOutWhatItDoesNotUnderstand) {
     EXPECT_EQ(parse_mounts("1 2 3:4 / /a\\04 rw - ext4 x rw").at(0).point, "/a\\04");
 }
 
+TEST(MountTable, TrustsTheNumbersOfFewFuseClients) {
+    const MountMap mounts(
+        parse_mounts("1 0 8:1 / / rw - ext4 x rw\n"
+                     "2 1 0:5 / /squash ro - fuse.squashfuse squashfuse rw\n"
+                     "3 1 0:6 / /mfs rw - fuse mfs#master:9421 rw\n"
+                     "4 1 0:7 / /other rw - fuse other rw\n"
+                     "5 1 0:8 / /block rw - fuseblk /dev/sdb rw\n"
+                     "6 1 0:9 / /ceph rw - fuse.ceph-fuse ceph-fuse rw\n"
+                     "7 1 0:10 / /lustre rw - lustre x rw\n"));
+    for (const char* path : {"/a", "/mfs/a", "/ceph/a", "/lustre/a"}) {
+        EXPECT_TRUE(mounts.numbers_files(path)) << path;
+    }
+    for (const char* path : {"/squash/a", "/other/a", "/block/a"}) {
+        EXPECT_FALSE(mounts.numbers_files(path)) << path;
+    }
+}
+
 TEST(MountTable, KnowsWhereAFilesystemBegins) {
     const auto mounts = parse_mounts(
         "1 0 8:1 / / rw - ext4 x rw\n"
