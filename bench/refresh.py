@@ -159,6 +159,7 @@ def measure_rounds(options, chance):
             version += rounds
             reads, stale, problems = reads + more[0], stale + more[1], problems + more[3]
             seconds += more[2]
+            print(f"{len(seconds)} of {options.rounds} refreshes: {reads} reads, {len(problems)} wrong", file=sys.stderr, flush=True)
     print(f"{len(seconds)} refreshes of {options.files} files on {NODES} nodes, {len(seconds) // ROUNDS_WITH_A_KILL} with a killed daemon, "
           f"{options.readers} readers: {reads} reads, {stale} of them ESTALE, {len(problems)} wrong; "
           f"a refresh takes {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s")
