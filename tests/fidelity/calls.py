@@ -335,7 +335,8 @@ def lease(side, slot, kind):
 
 
 def read_nowait(side, slot, length, offset):
-    return os.preadv(side.file(slot), [bytearray(length)], offset, os.RWF_NOWAIT)
+    # Not -1: that would move the position, but only where the call succeeds.
+    return os.preadv(side.file(slot), [bytearray(length)], max(offset, 0), os.RWF_NOWAIT)
 
 
 def epoll(side, slot):
