@@ -125,7 +125,8 @@ Result<void> report(const json& progress) {
     return problems.empty() ? Result<void>() : failed("not everything was fetched:" + problems);
 }
 
-// Of these paths alone, each as it was asked for last. {paths: [...]}
+// Of these paths alone, each as it was asked for last. A node that answers in the place of a lost one knows
+// none. {paths: [...]}
 json only(const std::vector<std::string>& paths, const json& progress) {
     std::map<std::string, json> latest;
     for (const auto& one : progress.value("paths", json::array())) {
@@ -133,7 +134,9 @@ json only(const std::vector<std::string>& paths, const json& progress) {
     }
     json own = json::array();
     for (const auto& path : paths) {
-        own.push_back(latest[path]);
+        if (const auto found = latest.find(path); found != latest.end()) {
+            own.push_back(found->second);
+        }
     }
     return {{"paths", own}};
 }
