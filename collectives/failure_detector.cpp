@@ -14,7 +14,17 @@ void FailureDetector::heard(Rank from, TimePoint now) {
     }
 }
 
+bool FailureDetector::may_ping(Rank rank, TimePoint now) {
+    TimePoint& answer_due = unanswered_[rank];
+    if (now < answer_due) {
+        return false;
+    }
+    answer_due = now + options_.answer_time;
+    return true;
+}
+
 bool FailureDetector::answered_ping(Rank from) {
+    unanswered_.erase(from);
     accused_.erase(from);
     return out_of_reach_.erase(from) > 0;
 }

@@ -44,6 +44,9 @@ class FailureDetector {
 
     // An answer arrived, of any kind: this node reaches `from`, and the other way round.
     void heard(Rank from, TimePoint now);
+    // A node has something to contradict. Whether to ping it: not while it may still answer an earlier one of
+    // these pings, or each word of a long queue would make another one.
+    bool may_ping(Rank rank, TimePoint now);
     // It was the answer to a ping. True if `from` was out of reach until now.
     bool answered_ping(Rank from);
     // It has answered no ping since it was last found to be silent.
@@ -69,7 +72,8 @@ class FailureDetector {
     };
 
     const Options options_;
-    std::map<Rank, Suspicion> watched_;  // nodes that are awaited, or must answer a ping
+    std::map<Rank, Suspicion> watched_;     // nodes that are awaited, or must answer a ping
+    std::map<Rank, TimePoint> unanswered_;  // after may_ping(), and how long to wait
     std::set<Rank> accused_;
     std::set<Rank> out_of_reach_;
     TimePoint next_retrial_;

@@ -165,6 +165,9 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         tell_working(wait.askers, key);
     } else if (joined == Waiting::Joined::first) {
         fetch(key, wait);
+    } else if (joined == Waiting::Joined::again) {
+        ++counters_.retries;
+        fetch(key, wait);
     }
 }
 

@@ -43,7 +43,7 @@ void Protocol::receive(Rank from, const Message& message, TimePoint now) {
         failure_detector_.heard(from, now);
     }
     std::visit([this, from](const auto& content) { handle(from, content); }, message);
-    if (membership_.state(from) == NodeState::suspect) {
+    if (membership_.state(from) == NodeState::suspect && failure_detector_.may_ping(from, now_)) {
         ping(from);  // it will contradict
     }
     note_own_state();
@@ -113,7 +113,8 @@ void Protocol::heed(Rank from, const std::vector<News>& news) {
 // Does a node that has contradicted answer this one?
 void Protocol::ping_accused(std::span<const Rank> changed) {
     for (const Rank rank : changed) {
-        if (membership_.is_alive(rank) && failure_detector_.is_accused(rank)) {
+        if (membership_.is_alive(rank) && failure_detector_.is_accused(rank) &&
+            failure_detector_.may_ping(rank, now_)) {
             ping(rank);
         }
     }

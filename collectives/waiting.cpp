@@ -12,6 +12,11 @@ bool is_urged_by(const Wait& wait, FetchFor why) {
     return why == FetchFor::demand && wait.why != FetchFor::demand;
 }
 
+void try_another_way(Asked& asked) {
+    ++asked.ways_tried;
+    asked.spent = std::chrono::milliseconds(0);
+}
+
 }  // namespace
 
 Wait* Waiting::find(const ObjectKey& key) {
@@ -59,8 +64,15 @@ Waiting::Joined Waiting::add_asker(const ObjectKey& key, Rank from, const Intere
     if (!is_new) {
         const bool urges = is_urged_by(wait, interest.why);
         wait.why = urges ? interest.why : wait.why;
+        if (Asked* asked = std::get_if<Asked>(&wait.state);
+            asked != nullptr && interest.attempt > wait.attempt) {
+            wait.attempt = interest.attempt;
+            try_another_way(*asked);
+            return Joined::again;
+        }
         return urges ? Joined::urges : Joined::later;
     }
+    wait.attempt = interest.attempt;
     wait.origin = interest.origin;
     wait.wanted = interest.wanted;
     wait.why = interest.why;
@@ -92,7 +104,8 @@ void Waiting::forget_asked(const Wait& wait) {
 }
 
 void Waiting::set_timer(const ObjectKey& key, const Wait& wait, TimePoint now) {
-    timers_.set(key, std::min(now + options_.deadline / ways, wait.deadline - wait.early));
+    const TimePoint end = wait.deadline - wait.early;
+    timers_.set(key, wait.is_local ? std::min(now + options_.deadline / ways, end) : end);
 }
 
 void Waiting::read_here(const ObjectKey& key) {
@@ -149,8 +162,7 @@ std::optional<Waiting::Due> Waiting::take_due(TimePoint now) {
     if (Asked* asked = std::get_if<Asked>(&wait.state);
         asked != nullptr && now < wait.deadline - wait.early) {
         ++wait.attempt;
-        ++asked->ways_tried;
-        asked->spent = std::chrono::milliseconds(0);
+        try_another_way(*asked);
         next = Due::Next::ask_another_way;
     }
     return Due{std::move(*key), next};

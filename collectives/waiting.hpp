@@ -3,10 +3,13 @@
 // Sans-I/O, part of the Mover. Each awaited object has one entry. Its state says whether this node has asked
 // another one or reads the object itself.
 //
-// A node that hears nothing from the node it asked tries another way after a third of the deadline, and again
-// after two thirds. Shortly before the deadline, it reads the object directly. Each Working
-// (message.hpp) starts the deadline again, but not beyond `deadlines_max` deadlines after the filesystem last
-// made progress. So however long a queue is, nobody reads directly while it moves.
+// A node whose own processes wait tries another way if it hears nothing from the node it asked for a third of
+// the deadline, and again after two thirds. Shortly before the deadline, it reads the object directly. The
+// nodes in between pass each attempt on once, and never ask again by themselves. (If they did, and messages
+// waited longer than the deadline, each old interest would make several new ones at each node: the queue
+// would grow by itself, for ever.) Each Working (message.hpp) starts the deadline again, but not beyond
+// `deadlines_max` deadlines after the filesystem last made progress. So however long a queue is, nobody reads
+// directly while it moves.
 #pragma once
 
 #include <chrono>
@@ -73,8 +76,8 @@ class Waiting {
     Wait* find(const ObjectKey& key);
     const Wait* find(const ObjectKey& key) const { return const_cast<Waiting*>(this)->find(key); }
     bool has_room() const { return waits_.size() < options_.entries_max; }
-    // urges: demand joins what was a guess until now.
-    enum class Joined : std::uint8_t { first, later, urges };
+    // urges: demand joins what was a guess until now. again: asked for in vain, once more than before.
+    enum class Joined : std::uint8_t { first, later, urges, again };
     // Processes of this node want the object now. Nothing if they already did.
     std::optional<Joined> add_local(const ObjectKey& key, FetchFor why, Rank self,
                                     std::chrono::microseconds early, TimePoint now);

@@ -14,14 +14,15 @@ namespace copper::sim {
 class Events {
   public:
     TimePoint now() const { return now_; }
+    bool empty() const { return events_.empty(); }
 
     void at(TimePoint when, std::function<void()> happen) {
         events_.push({when, next_order_++, std::move(happen)});
     }
 
-    // Until nothing is left.
-    void run() {
-        while (!events_.empty()) {
+    // Until nothing is left, or what is left is later.
+    void run(TimePoint last = TimePoint::max()) {
+        while (!events_.empty() && events_.top().at <= last) {
             const auto happen = std::move(const_cast<Event&>(events_.top()).happen);  // it is popped next
             now_ = events_.top().at;
             events_.pop();

@@ -63,6 +63,7 @@ inline std::string replay(const Scenario& scenario) {
 }
 
 inline void expect_right(const Report& report) {
+    EXPECT_TRUE(report.has_settled) << report.messages << " messages";
     EXPECT_EQ(report.unfinished, 0U);
     EXPECT_EQ(report.pending_left, 0U);
     for (const std::string& what : report.wrong) {

@@ -157,6 +157,30 @@ TEST(Simulation, ACutInOneDirectionSettles) {
     EXPECT_GT(changes, 0U);
 }
 
+// Messages wait for longer than nodes wait for an answer. Whoever asks on behalf of others, or pings, makes
+// less of them than it takes.
+TEST(Simulation, AQueueOfMessagesThatIsLongerThanTheDeadlineGetsShorter) {
+    for_each_seed(20, [&](std::uint64_t seed) {
+        Scenario scenario{.seed = seed,
+                          .nodes = 20,
+                          .arity = 1 + seed % 4,
+                          .readers = 14,
+                          .clients_per_node = 3,
+                          .operations_per_client = 30,
+                          .cache_budget_bytes = 13000,
+                          .deadline = milliseconds(280),
+                          .store = {.directories = 7, .files_per_directory = 18, .file_bytes_max = 3000}};
+        scenario.duplication = 0.05;
+        scenario.one_way_cuts = 6;
+        scenario.stragglers = scenario.nodes;
+        scenario.straggling_max = milliseconds(20);
+        SCOPED_TRACE(replay(scenario));
+        const Report report = Simulation(scenario).run();
+        expect_right(report);
+        EXPECT_LE(report.messages, 100 * report.operations);
+    });
+}
+
 // A node that handles its messages slowly, one after the other (its cores are busy), may be taken for lost
 // once, and nobody reads out of turn.
 TEST(Simulation, AStragglerIsWaitedFor) {

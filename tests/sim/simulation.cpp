@@ -18,6 +18,9 @@ namespace {
 
 constexpr std::size_t wrong_kept_max = 5;
 
+// No job takes as long. What is not over by then makes more messages than it ends.
+constexpr std::chrono::minutes longest_job{10};
+
 // After it, a file that nobody changes gives no further error.
 constexpr milliseconds at_rest{4000};
 
@@ -765,13 +768,14 @@ Report Simulation::run() {
     }
     schedule_faults();
     schedule_roll_calls();
-    events_.run();
+    events_.run(TimePoint{} + longest_job);
     if (make_programs_) {
         for (auto& node : nodes_) {
             after(at_rest + random_delay(milliseconds(1)), [&node] { node->use_all_files(0); });
         }
-        events_.run();
+        events_.run(TimePoint{} + 2 * longest_job);
     }
+    report_.has_settled = events_.empty();
     for (auto& node : nodes_) {
         const MoverCounters counters = node->protocol().mover().counters();
         report_.direct_reads += counters.direct_reads;

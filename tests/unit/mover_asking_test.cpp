@@ -244,6 +244,7 @@ TEST(MoverAsking, ATickDoesAFewOfManyThingsThatAreDue) {
         Node node(at(listing_key, position));
         for (std::size_t i = 0; i < objects; ++i) {
             const ObjectKey key{ObjectKind::entry, listing_key.path + "/" + std::to_string(i)};
+            node.mover.want(key, FetchFor::demand, start);
             node.mover.receive(at(listing_key, 3), Interest{.key = key}, start);
         }
         node.effects.sent.clear();
@@ -352,9 +353,12 @@ TEST(MoverAsking, WhatProgramsWaitForIsReadDirectlyBeforeGuesses) {
 TEST(MoverAsking, WhatOnlyOthersWantIsDroppedAtTheDeadline) {
     Node node(at(listing_key, 1), deadline(9s));
     node.mover.receive(at(listing_key, 3), Interest{.key = listing_key}, start);
-    node.mover.tick(start + 3s);
-    EXPECT_EQ(node.effects.take<Interest>().size(), 2U);
+    node.mover.receive(at(listing_key, 3), Interest{.key = listing_key, .attempt = 1}, start + 3s);
+    const auto interests = node.effects.take<Interest>();
+    ASSERT_EQ(interests.size(), 2U);
+    EXPECT_EQ(interests[1].second.attempt, 1U);
     node.mover.tick(start + 6s);
+    EXPECT_TRUE(node.effects.sent.empty());
     node.mover.tick(start + 9s);
     EXPECT_TRUE(node.effects.reads.empty()) << "those who asked have deadlines of their own";
     EXPECT_EQ(node.mover.pending(), 0U);

@@ -177,6 +177,22 @@ TEST(Suspicions, AreContradictedHoweverMuchElseHasChanged) {
     EXPECT_EQ(nodes.run(), 0U) << "it is over";
 }
 
+TEST(Suspicions, OfANodeThatSaysMuchAreAskedOfItOnce) {
+    Nodes nodes(2, 64);
+    ASSERT_NO_FATAL_FAILURE(let_suspect(nodes, a, b));
+    const auto hear = [&](TimePoint now) {
+        for (int i = 0; i < 100; ++i) {
+            nodes[a].protocol.receive(b, Answer{.id = 7, .origin = a, .parts = {}}, now);
+        }
+        return nodes[a].sent_to.size();
+    };
+    EXPECT_EQ(hear(nodes.now()), 1U);
+    EXPECT_EQ(hear(nodes.now() + 349ms), 1U);
+    EXPECT_EQ(hear(nodes.now() + 350ms), 2U) << "it may have been lost";
+    nodes.run();
+    EXPECT_EQ(nodes[a].state_of(b), NodeState::serving);
+}
+
 TEST(Suspicions, OfEachOtherEndInOneExchange) {
     Nodes nodes(2, 64);
     ASSERT_NO_FATAL_FAILURE(let_suspect(nodes, a, b));

@@ -165,7 +165,7 @@ TEST_F(WaitingTest, OnlyMoreWorkThanBeforeIsNews) {
 TEST_F(WaitingTest, AWantThatJoinsAnOldInterestHasItsWholeTime) {
     EXPECT_EQ(waiting.add_asker(key, asker, {.key = key}, start), Joined::first);
     waiting.ask(key, parent, reader, start);
-    EXPECT_EQ(due(start + 3s), Next::ask_another_way);
+    EXPECT_EQ(waiting.add_asker(key, asker, {.key = key, .attempt = 1}, start + 3s), Joined::again);
     waiting.ask(key, grandparent, reader, start + 3s);
 
     EXPECT_EQ(want(start + 8s), Joined::later);
@@ -176,6 +176,21 @@ TEST_F(WaitingTest, AWantThatJoinsAnOldInterestHasItsWholeTime) {
         waiting.ask(key, parent, reader, start + when);
     }
     EXPECT_EQ(due(start + 17s), Next::read_directly);
+}
+
+TEST_F(WaitingTest, WhatOnlyOthersWantIsAskedForAgainWhenTheyDo) {
+    EXPECT_EQ(waiting.add_asker(key, asker, {.key = key, .attempt = 1}, start), Joined::first);
+    waiting.ask(key, parent, reader, start);
+    EXPECT_EQ(waiting.find(key)->attempt, 1U);
+    EXPECT_EQ(waiting.next_deadline(), start + 9s);
+    EXPECT_EQ(waiting.add_asker(key, other_asker, {.key = key, .attempt = 1}, start + 1s), Joined::later);
+    EXPECT_EQ(waiting.add_asker(key, asker, {.key = key, .attempt = 2}, start + 3s), Joined::again);
+    EXPECT_EQ(asked().ways_tried, 1U);
+    waiting.ask(key, grandparent, reader, start + 3s);
+    EXPECT_EQ(waiting.find(key)->attempt, 2U);
+    EXPECT_EQ(waiting.add_asker(key, other_asker, {.key = key, .attempt = 2}, start + 4s), Joined::later)
+        << "each attempt once";
+    EXPECT_EQ(due(start + 9s), Next::give_up);
 }
 
 TEST_F(WaitingTest, ARepeatedWantChangesNothing) {
@@ -315,7 +330,7 @@ TEST_F(WaitingTest, TheTableIsBounded) {
 
 TEST_F(WaitingTest, TheEarliestIsDueFirst) {
     want_and_ask();
-    waiting.add_asker(other_key, asker, {.key = other_key}, start - 1s);
+    waiting.add_local(other_key, FetchFor::demand, self, 0us, start - 1s);
     waiting.ask(other_key, parent, reader, start - 1s);
     EXPECT_EQ(waiting.next_deadline(), start + 2s);
     EXPECT_EQ(waiting.take_due(start + 3s)->key, other_key);
