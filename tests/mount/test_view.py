@@ -334,6 +334,20 @@ class ViewOfAUser(ViewTestCase):
         with_place = {**self.job.environment, "PATH": f"{place}:{self.job.environment['PATH']}"}
         self.assertEqual("secret\n", self.in_view("cat", f"{place}/secret", environment=with_place))
 
+    def test_program_that_mounts_with_fusermount(self):
+        for program in ("mksquashfs", "squashfuse"):
+            if not shutil.which(program):
+                self.skipTest(f"optional: {program}")
+        place = self.make_directory(owner=NOBODY)
+        mounted = self.make_directory(owner=NOBODY)
+        pathlib.Path(place, "file").write_text("text", encoding="ascii")
+        self.run_program("mksquashfs", place, f"{place}/image", "-quiet", "-no-progress")
+        self.in_view("squashfuse", f"{place}/image", mounted)
+        try:
+            self.assertEqual("text", self.in_view("cat", f"{mounted}/file", view="paths"))
+        finally:
+            self.in_view("fusermount3", "-u", mounted, view="paths")
+
     def test_other_groups(self):
         """A user namespace knows none of them; docs/use/view.md says what follows."""
         main, other = NOBODY, 50

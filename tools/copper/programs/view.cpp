@@ -29,6 +29,13 @@ constexpr std::array launchers = {"srun",    "sbatch", "salloc",  "mpirun", "mpi
                                   "orterun", "prun",   "prterun", "flux",   "jsrun",   "aprun",
                                   "ibrun",   "pdsh",   "ssh",     "qsub",   "qrsh",    "blaunch"};
 
+// They start set-user-id programs: newuidmap(1), fusermount3(1).
+constexpr std::array borrowers_of_rights = {"podman", "buildah", "squashfuse", "fuse-overlayfs", "sshfs"};
+
+bool is_one_of(const auto& names, const std::string& command) {
+    return std::ranges::find(names, base_name(command)) != names.end();
+}
+
 // A program of the trees never has: the mirror is nosuid. So their filesystem is not asked.
 bool has_rights_of_its_own(const Mirror& mirror, const std::string& command) {
     const auto is_elsewhere = [&mirror](const std::string& path) {
@@ -87,8 +94,11 @@ std::string why_paths(const InstanceRecord& record, const std::string& command) 
     if (const auto tree = tree_of(record, std::filesystem::current_path(error).string()); !tree.empty()) {
         return "the working directory lies in the tree " + tree + ", where nothing could be written";
     }
-    if (std::ranges::find(launchers, base_name(command)) != launchers.end()) {
+    if (is_one_of(launchers, command)) {
         return command + " starts programs elsewhere";
+    }
+    if (::geteuid() != 0 && is_one_of(borrowers_of_rights, command)) {
+        return command + " starts set-user-id programs, whose rights count for nothing in a user namespace";
     }
     const Mirror mirror{.mount = record.mount, .trees = record.trees, .mounts = {}};
     if (::geteuid() != 0 && has_rights_of_its_own(mirror, command)) {
