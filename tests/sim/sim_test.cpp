@@ -157,8 +157,8 @@ TEST(Simulation, ACutInOneDirectionSettles) {
     EXPECT_GT(changes, 0U);
 }
 
-// Messages wait for longer than nodes wait for an answer. Whoever asks on behalf of others, or pings, makes
-// less of them than it takes.
+// Messages wait for longer than nodes wait for an answer. Whoever passes a question on, or pings a suspect,
+// sends fewer messages than it handles.
 TEST(Simulation, AQueueOfMessagesThatIsLongerThanTheDeadlineGetsShorter) {
     for_each_seed(20, [&](std::uint64_t seed) {
         Scenario scenario{.seed = seed,
