@@ -43,8 +43,8 @@ void Protocol::receive(Rank from, const Message& message, TimePoint now) {
         failure_detector_.heard(from, now);
     }
     std::visit([this, from](const auto& content) { handle(from, content); }, message);
-    if (membership_.state(from) == NodeState::suspect && failure_detector_.may_ping(from, now_)) {
-        ping(from);  // it will contradict
+    if (membership_.state(from) == NodeState::suspect) {
+        let_contradict(from);
     }
     note_own_state();
 }
@@ -93,6 +93,12 @@ void Protocol::ping(Rank rank) {
     effects_.send({&rank, 1}, Ping{.news = membership_.news_for(rank)});
 }
 
+void Protocol::let_contradict(Rank rank) {
+    if (failure_detector_.may_ping(rank, now_)) {
+        ping(rank);
+    }
+}
+
 void Protocol::heed(Rank from, const std::vector<News>& news) {
     std::vector<Rank> changed;
     bool was_denied = false;
@@ -113,9 +119,8 @@ void Protocol::heed(Rank from, const std::vector<News>& news) {
 // Does a node that has contradicted answer this one?
 void Protocol::ping_accused(std::span<const Rank> changed) {
     for (const Rank rank : changed) {
-        if (membership_.is_alive(rank) && failure_detector_.is_accused(rank) &&
-            failure_detector_.may_ping(rank, now_)) {
-            ping(rank);
+        if (membership_.is_alive(rank) && failure_detector_.is_accused(rank)) {
+            let_contradict(rank);
         }
     }
 }

@@ -77,6 +77,7 @@ class Protocol {
 
     void send_news(Rank to);
     void ping(Rank rank);
+    void let_contradict(Rank rank);
     void heed(Rank from, const std::vector<News>& news);
     void ping_accused(std::span<const Rank> changed);
     void look_after_peers();
