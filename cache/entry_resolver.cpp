@@ -5,12 +5,15 @@
 namespace copper {
 namespace {
 
+ResolvedEntry resolved(const Listing::Entry& entry) {
+    return {.attributes = entry.attributes,
+            .target = std::string(entry.target),
+            .leads_into_trees = entry.leads_into_trees,
+            .begins_filesystem = entry.begins_filesystem};
+}
+
 Resolution resolution_of(const Listing::Entry& entry, const Object& object) {
-    return {.found = ResolvedEntry{.attributes = entry.attributes,
-                                   .target = std::string(entry.target),
-                                   .leads_into_trees = entry.leads_into_trees,
-                                   .begins_filesystem = entry.begins_filesystem},
-            .lasts = !object.lifetime};
+    return {.found = resolved(entry), .lasts = !object.lifetime};
 }
 
 Resolution absent(const Object& object) {
@@ -40,6 +43,22 @@ void EntryResolver::resolve(const std::string& directory, const std::string& nam
                       resolve_alone(entry_key(directory, name), waiter);
                   }
               });
+}
+
+std::optional<ResolvedEntry> EntryResolver::known(const std::string& directory, const std::string& name) {
+    const auto told_by = [this, &name](const ObjectKey& key) -> std::optional<ResolvedEntry> {
+        const ObjectPtr object = cache_.find(cache_.current(key));
+        const auto entry = object != nullptr && !object->lifetime ? object->entry(name) : std::nullopt;
+        return entry ? std::optional(resolved(*entry)) : std::nullopt;
+    };
+    if (auto alone = told_by(entry_key(directory, name))) {
+        return alone;
+    }
+    const ObjectPtr names = cache_.find(cache_.current({.kind = ObjectKind::directory, .path = directory}));
+    const Directory* listed = names != nullptr ? names->directory() : nullptr;
+    const auto position =
+        listed != nullptr && listed->has_all_names() ? listed->names.find(name) : std::nullopt;
+    return position ? told_by(batch_key(ObjectKind::batch, directory, {names, *position})) : std::nullopt;
 }
 
 void EntryResolver::resolve_alone(const ObjectKey& key, const Waiter& waiter) {

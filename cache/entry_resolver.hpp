@@ -56,6 +56,9 @@ class EntryResolver {
     // a directory that may be searched but not read, the entry alone answers.
     void resolve(const std::string& directory, const std::string& name, Waiter waiter);
 
+    // What the cache has of a name, and keeps. Fetches nothing, and is no use.
+    std::optional<ResolvedEntry> known(const std::string& directory, const std::string& name);
+
   private:
     void resolve_alone(const ObjectKey& key, const Waiter& waiter);
     void resolve_present(const std::string& directory, const std::string& name, const Present& place,

@@ -361,6 +361,9 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     spreading_.forward(from, publication, askers);
     if (!is_held) {
         deliver(key, publication.object);
+        if (publication.spread == Publication::Spread::everyone) {
+            effects_.is_for_all(key, publication.object);
+        }
     }
 }
 
@@ -454,8 +457,11 @@ bool Mover::pass_on(const ObjectKey& key, Wait& wait, int error) {
 
 void Mover::publish(const ObjectKey& key, const ObjectPtr& object) {
     const std::vector<Rank> askers = settle(key);
-    spreading_.publish(key, object, askers);
+    const bool is_for_all = spreading_.publish(key, object, askers);
     deliver(key, object);
+    if (is_for_all) {
+        effects_.is_for_all(key, object);
+    }
 }
 
 void Mover::receive_damaged(Rank from, const ObjectKey& key, Lane lane, std::uint64_t sequence,

@@ -64,6 +64,8 @@ class Mover {
         virtual ObjectKey current(ObjectKey key) const { return key; }
         // Puts it into the cache; wakes local waiters.
         virtual void deliver(const ObjectKey& key, const ObjectPtr& object) = 0;
+        // What was delivered went to all nodes: programs of this one will use it, if none does yet.
+        virtual void is_for_all(const ObjectKey&, const ObjectPtr&) {}
         // Begins a read of the backing filesystem, at most Reading::Options::reads_max at a time.
         // read_done() ends it.
         virtual void read(const ObjectKey& key) = 0;

@@ -49,13 +49,13 @@ bool Spreading::is_to_push(const ObjectKey& key) const {
                                             : options_.push == Push::always;
 }
 
-void Spreading::publish(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& askers) {
+bool Spreading::publish(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& askers) {
     const auto last = broadcasts_.find(key);
     const bool all_have_had_it =
         last != broadcasts_.end() && last->second.root == membership_.self() && last->second.lasts;
     if (all_have_had_it || !is_to_push(key)) {
         answer(key, object, askers);
-        return;
+        return false;
     }
     sharing_.note_pushed(key);
     broadcast({.key = key,
@@ -64,6 +64,7 @@ void Spreading::publish(const ObjectKey& key, const ObjectPtr& object, const std
                .serial = next_serial_++,
                .object = object},
               std::nullopt, askers);
+    return true;
 }
 
 void Spreading::forward(Rank from, const Publication& publication, const std::vector<Rank>& askers) {

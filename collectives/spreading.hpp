@@ -62,9 +62,9 @@ class Spreading {
     // No node but the asker wants the object.
     bool is_own(const ObjectKey& key) const;
 
-    // This node has read the object. Sends it to the nodes that asked, and to everyone if its group is
+    // This node has read the object. Sends it to the nodes that asked, and to everyone (true) if its group is
     // shared.
-    void publish(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& askers);
+    bool publish(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& askers);
     // An object came from `from`, and these nodes have asked this node for it.
     void forward(Rank from, const Publication& publication, const std::vector<Rank>& askers);
     void answer(const ObjectKey& key, const ObjectPtr& object, const std::vector<Rank>& to);

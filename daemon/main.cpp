@@ -20,6 +20,7 @@
 #include "daemon/control/option_flags.hpp"
 #include "daemon/log.hpp"
 #include "daemon/node.hpp"
+#include "daemon/page_filler.hpp"
 #include "daemon/pinning.hpp"
 #include "daemon/pmix_connection.hpp"
 #include "daemon/signals.hpp"
@@ -223,6 +224,7 @@ void hold_pmix_connection(Supervised& supervised) {
 
 // Joins the others, serves until the end, and leaves them.
 int serve(Start start, const std::optional<JobKey>& key, bool several) {
+    PageFiller filler = start.supervised.succession ? PageFiller() : PageFiller::start();
     // Until the node exists, a signal ends the process at once: there is nothing to clean up.
     std::atomic<Node*> node = nullptr;
     std::optional<SignalWatcher> signals(std::in_place, [&node](int signal, pid_t sender) {
@@ -243,7 +245,7 @@ int serve(Start start, const std::optional<JobKey>& key, bool several) {
         start.supervised.vitals->note_end_of_this_process();  // after MPI, which has handlers of its own
     }
     Node this_node(std::move(start.options), std::move(*fabric), memory, std::move(start.error), start.cores,
-                   std::move(start.supervised));
+                   std::move(start.supervised), std::move(filler));
     node = &this_node;
     const int exit_code = this_node.run();
     if (this_node.leaves_mount_to_successor()) {

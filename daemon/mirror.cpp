@@ -54,11 +54,13 @@ bool is_task_of_flux() {
     return std::getenv("FLUX_TASK_RANK") != nullptr;
 }
 
-Mirror::Mirror(const DaemonOptions& options, Place place, Store& store, Supervised& supervised)
+Mirror::Mirror(const DaemonOptions& options, Place place, Store& store, Supervised& supervised,
+               PageFiller filler)
     : options_(options),
       place_(place),
       store_(store),
       supervised_(supervised),
+      filler_(std::move(filler)),
       refreshes_(options_.mount, store_.trees, store_.cache, session_) {}
 
 tl::expected<void, std::string> Mirror::start(const ControlServer::Handler& handler) {
@@ -183,7 +185,8 @@ SessionOptions Mirror::session_options() const {
             .audience = audience(options_),
             .passthrough = options_.passthrough ? PassthroughPolicy::where_possible : PassthroughPolicy::off,
             .has_selinux = ::access("/sys/fs/selinux", F_OK) == 0,
-            .threads = fuse_threads()};
+            .threads = fuse_threads(),
+            .page_filler = filler_.process()};
 }
 
 void Mirror::serve(std::function<void()> ended) {
@@ -193,7 +196,16 @@ void Mirror::serve(std::function<void()> ended) {
     });
 }
 
+// The kernel's copy is the second one, so it may be as large as half of the cache.
+void Mirror::fill(const ObjectKey& key, const Extent& extent) {
+    if (bytes_filled_ + extent.plain_bytes <= store_.cache.statistics().budget_bytes / 2) {
+        bytes_filled_ += extent.plain_bytes;
+        filler_.fill(options_.mount + key.path, key.index * extent_bytes, extent.plain_bytes);
+    }
+}
+
 void Mirror::unmount() {
+    filler_.end();
     if (session_ != nullptr) {
         session_->stop();
     }

@@ -21,6 +21,7 @@
 #include "daemon/control/options.hpp"
 #include "daemon/control_server.hpp"
 #include "daemon/mount_point.hpp"
+#include "daemon/page_filler.hpp"
 #include "daemon/readiness.hpp"
 #include "daemon/refreshes.hpp"
 #include "daemon/supervisor.hpp"
@@ -48,7 +49,8 @@ class Mirror {
     static constexpr std::chrono::milliseconds look_for_use_interval{15000};
 
     // The references must outlive it.
-    Mirror(const DaemonOptions& options, Place place, Store& store, Supervised& supervised);
+    Mirror(const DaemonOptions& options, Place place, Store& store, Supervised& supervised,
+           PageFiller filler);
     ~Mirror() { clean_up(); }
     Mirror(const Mirror&) = delete;
     Mirror& operator=(const Mirror&) = delete;
@@ -58,6 +60,9 @@ class Mirror {
     tl::expected<void, std::string> start(const ControlServer::Handler& handler);
     // Serves programs in a thread, until unmount() or until somebody else unmounts. Then calls `ended` there.
     void serve(std::function<void()> ended);
+
+    // Programs will use these bytes: has the kernel keep them.
+    void fill(const ObjectKey& key, const Extent& extent);
 
     void unmount();
     // Unmounts if there was no use for so long that perhaps nobody will ever stop this mirror, because its
@@ -98,6 +103,8 @@ class Mirror {
     std::uint64_t requests_seen_ = 0;
     TimePoint used_at_ = std::chrono::steady_clock::now();
 
+    PageFiller filler_;
+    std::uint64_t bytes_filled_ = 0;
     MadeDirectories made_;
     std::optional<Instance> instance_;
     std::unique_ptr<Session> session_;

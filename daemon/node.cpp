@@ -86,7 +86,7 @@ Replay::Options replay_options(const DaemonOptions& options, std::uint32_t nodes
 }  // namespace
 
 Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_ptr<ExtentMemory> memory,
-           std::string start_error, Cores cores, Supervised supervised)
+           std::string start_error, Cores cores, Supervised supervised, PageFiller filler)
     : options_(localised(std::move(options), place_of(*fabric, supervised.succession))),
       supervised_(std::move(supervised)),
       fabric_(std::move(fabric)),
@@ -104,7 +104,8 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
            .cache = store_.cache,
            .backing = store_.backing,
            .fabric = *fabric_,
-           .activity = supervised_.vitals != nullptr ? &supervised_.vitals->activity : nullptr},
+           .activity = supervised_.vitals != nullptr ? &supervised_.vitals->activity : nullptr,
+           .fill = [this](const ObjectKey& key, const Extent& extent) { mirror_.fill(key, extent); }},
           [this](const std::string& verb, const std::string& argument, const ProgressLoop::Later& later) {
               return verb == verb::refresh ? mirror_.refreshes().answer(argument, loop_, later)
                                            : std::optional(answer(verb, argument));
@@ -136,7 +137,7 @@ Node::Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_pt
           options_.job, place(),
           supervised_.succession ? Replies::NameOf() : [this](Rank rank) { return fabric_->name_of(rank); }),
       prefetch_(replay_options(options_, fabric_->size()), store_.trees, store_.backing, loop_, store_.cache),
-      mirror_(options_, place(), store_, supervised_) {
+      mirror_(options_, place(), store_, supervised_, std::move(filler)) {
     if (!start_error.empty()) {
         lifecycle_.fail(std::move(start_error));
     }

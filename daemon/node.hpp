@@ -15,6 +15,7 @@
 #include "daemon/lifecycle.hpp"
 #include "daemon/mirror.hpp"
 #include "daemon/node_answers.hpp"
+#include "daemon/page_filler.hpp"
 #include "daemon/prefetch.hpp"
 #include "daemon/profile_keeper.hpp"
 #include "daemon/progress_loop.hpp"
@@ -32,7 +33,7 @@ class Node {
     // machine). The node joins the job all the same, to report it. Objects that the node reads lie in
     // `memory`; what its fabric receives should, too.
     Node(DaemonOptions options, std::unique_ptr<Fabric> fabric, std::shared_ptr<ExtentMemory> memory,
-         std::string start_error, Cores cores, Supervised supervised);
+         std::string start_error, Cores cores, Supervised supervised, PageFiller filler);
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 

@@ -23,6 +23,7 @@ json fuse_group(const FuseCounters& fuse) {
             {"ioctl", fuse.ioctl.load()},
             {"bytecode_absent", fuse.bytecode_absent.load()},
             {"bytes_read", fuse.bytes_read.load()},
+            {"bytes_filled", fuse.bytes_filled.load()},
             {"siblings_fetched", fuse.guesses.siblings.fetched.load()},
             {"siblings_used", fuse.guesses.siblings.used.load()},
             {"imports_fetched", fuse.guesses.imports.fetched.load()},

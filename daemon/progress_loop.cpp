@@ -243,6 +243,13 @@ void ProgressLoop::deliver(const ObjectKey& key, const ObjectPtr& object) {
     around_.cache.deliver(key, object, membership().reads(key) ? Copy::of_reader : Copy::of_another);
 }
 
+void ProgressLoop::is_for_all(const ObjectKey& key, const ObjectPtr& object) {
+    const Extent* extent = key.kind == ObjectKind::extent && !object->lifetime ? object->extent() : nullptr;
+    if (extent != nullptr && around_.fill) {
+        around_.fill(key, *extent);
+    }
+}
+
 std::uint64_t ProgressLoop::backlog_bytes(Rank to) {
     return around_.fabric.backlog_bytes(to);
 }

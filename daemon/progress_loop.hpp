@@ -62,6 +62,8 @@ class ProgressLoop final : private Protocol::Effects {
         BackingStore& backing;
         Fabric& fabric;
         std::atomic<Activity>* activity = nullptr;  // the loop writes here what it is doing
+        // With bytes that programs of all nodes will use.
+        std::function<void(const ObjectKey&, const Extent&)> fill = nullptr;
     };
     // This node's answer to a roll call. Runs in the loop's thread. Nothing: it calls the last argument
     // later, from any thread.
@@ -124,6 +126,7 @@ class ProgressLoop final : private Protocol::Effects {
     ObjectPtr find(const ObjectKey& key) override;
     ObjectKey current(ObjectKey key) const override;
     void deliver(const ObjectKey& key, const ObjectPtr& object) override;
+    void is_for_all(const ObjectKey& key, const ObjectPtr& object) override;
     void read(const ObjectKey& key) override;
     TimePoint latest_call(const ObjectKey& key) override;
     std::string filesystem_of(const std::string& path) override;

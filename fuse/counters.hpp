@@ -25,6 +25,7 @@ struct FuseCounters {
     // Directories without a __pycache__, and files that one lacks.
     std::atomic<std::uint64_t> bytecode_absent = 0;
     std::atomic<std::uint64_t> bytes_read = 0;
+    std::atomic<std::uint64_t> bytes_filled = 0;  // for the page filler
     Guesses::Counters guesses;
     LatencyHistogram lookup_latency;
     LatencyHistogram read_latency;

@@ -19,6 +19,12 @@ Operations& operations(fuse_req_t request) {
     return served(request).operations;
 }
 
+Operations::By asker(fuse_req_t request) {
+    const pid_t filler = served(request).page_filler;
+    return filler != 0 && fuse_req_ctx(request)->pid == filler ? Operations::By::page_filler
+                                                               : Operations::By::program;
+}
+
 ReplyPtr reply_to(fuse_req_t request) {
     return served(request).pending.enter(request);
 }
@@ -86,7 +92,7 @@ void opendir(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 }
 
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
-    operations(request).lookup(reply_to(request), parent, name);
+    operations(request).lookup(reply_to(request), parent, name, asker(request));
 }
 
 void forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) {
@@ -130,7 +136,7 @@ void readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max, of
 
 void read(fuse_req_t request, fuse_ino_t inode, std::size_t bytes, off_t offset, fuse_file_info*) {
     operations(request).read(reply_to(request), inode,
-                             {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes});
+                             {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes}, asker(request));
 }
 
 // The kernel asks for SEEK_DATA and SEEK_HOLE only.

@@ -16,6 +16,7 @@ struct Served {
     PendingReplies& pending;
     const PassthroughPolicy passthrough;
     const Audience audience;
+    const pid_t page_filler;  // SessionOptions
     // The kernel's features (FUSE_CAP_...). Written once, by the first request.
     std::atomic<unsigned> capable = 0;
 };

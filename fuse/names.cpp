@@ -108,6 +108,7 @@ void Operations::answer_lookup(const ReplyPtr& reply, const LookupRequest& reque
         reply->error(ENOMEM);
         return;
     }
+    note_use_of_filled(request.path, told->attributes);
     if (reply->entry(told->inode, to_stat(*told), caching) == Sent::no) {
         inodes_.forget(told->inode, 1);
     }
@@ -144,8 +145,33 @@ void Operations::answer_unsettled_lookup(const ReplyPtr& reply, const LookupRequ
                }));
 }
 
-void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
-    ++counters_.lookup;
+void Operations::note_use_of_filled(const std::string& path, const Attributes& told) {
+    for (const std::uint32_t extent : filled_.take(path)) {
+        ObjectKey key = extent_key(path, told, Source::shared);
+        key.index = extent;
+        cache_.use(key);
+        counters_.files_read += extent == 0 ? 1 : 0;
+    }
+}
+
+void Operations::answer_known_lookup(const ReplyPtr& reply, const LookupRequest& request) {
+    const std::string name(base_name(request.path));
+    const auto known = entries_.known(std::string(parent_path(request.path)), name);
+    const auto told = known && !unsettled_.contains(request.path)
+                          ? look_up(request.parent, name, request.asked, known->view())
+                          : std::nullopt;
+    if (!told) {
+        reply->error(EAGAIN);
+        return;
+    }
+    filled_.looked_up(request.path);
+    if (reply->entry(told->inode, to_stat(*told), KernelCaching::never) == Sent::no) {
+        inodes_.forget(told->inode, 1);
+    }
+}
+
+void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name, By by) {
+    counters_.lookup += by == By::program ? 1 : 0;
     if (name.size() > name_bytes_max) {
         reply->error(ENAMETOOLONG);
         return;
@@ -160,6 +186,10 @@ void Operations::lookup(ReplyPtr reply, InodeId parent, std::string_view name) {
         return;
     }
     LookupRequest request{.parent = parent, .path = join_path(*directory, name), .asked = inodes_.doubts()};
+    if (by == By::page_filler && options_.trees.contains(request.path)) {
+        answer_known_lookup(reply, request);
+        return;
+    }
     entries_.resolve(
         *directory, std::string(name),
         answering(std::move(reply), [this, request = std::move(request), arrived = SteadyClock::now()](

@@ -16,6 +16,7 @@
 #include "cache/xattr_resolver.hpp"
 #include "fuse/begun_listings.hpp"
 #include "fuse/counters.hpp"
+#include "fuse/filled_files.hpp"
 #include "fuse/inode_table.hpp"
 #include "fuse/passthrough.hpp"
 #include "fuse/reply.hpp"
@@ -46,8 +47,14 @@ class Operations {
     Operations(SessionOptions options, Cache& cache, FuseCounters& counters, KernelNotices notices,
                std::span<std::byte> inodes);  // the memory of an InodeTable
 
+    // Who asks. The page filler has the kernel keep bytes before programs ask for them
+    // (daemon/page_filler.hpp). It gets what this node knows of the trees, or EAGAIN: nothing is fetched for
+    // it, so nobody waits behind it. The kernel does not keep the names that it looks up, so a program's
+    // first use of each is seen.
+    enum class By { program, page_filler };
+
     // names.cpp
-    void lookup(ReplyPtr reply, InodeId parent, std::string_view name);
+    void lookup(ReplyPtr reply, InodeId parent, std::string_view name, By by = By::program);
     void forget(InodeId inode, std::uint64_t lookups);
     void getattr(ReplyPtr reply, InodeId inode);
     void readlink(ReplyPtr reply, InodeId inode);
@@ -67,7 +74,7 @@ class Operations {
         std::uint64_t offset = 0;
         std::size_t bytes = 0;
     };
-    void read(ReplyPtr reply, InodeId inode, FileRange range);
+    void read(ReplyPtr reply, InodeId inode, FileRange range, By by = By::program);
     // SEEK_DATA and SEEK_HOLE of lseek(2).
     enum class Sought { data, hole };
     void seek(const ReplyPtr& reply, InodeId inode, std::int64_t offset, Sought sought);
@@ -105,9 +112,11 @@ class Operations {
     };
     std::optional<InodeTable::Told> look_up(InodeId parent, std::string_view name, std::uint64_t asked,
                                             const Listing::Entry& entry);
+    void note_use_of_filled(const std::string& path, const Attributes& told);
     void answer_lookup(const ReplyPtr& reply, const LookupRequest& request, const Resolution& resolution);
     void answer_unsettled_lookup(const ReplyPtr& reply, const LookupRequest& request,
                                  const Resolution& resolution);
+    void answer_known_lookup(const ReplyPtr& reply, const LookupRequest& request);
     // The state of a readdir.
     struct DirectoryRequest {
         InodeId inode = 0;
@@ -127,6 +136,7 @@ class Operations {
                       const Listing& names, std::uint64_t first);
     ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
     void begin_read(const ReplyPtr& reply, InodeId inode, FileRange range, Attempt attempt);
+    void answer_known_read(const ReplyPtr& reply, InodeId inode, FileRange range);
     struct ReadRequest;
     void read_extents(const ReplyPtr& reply, const ReadRequest& request, const DataMap* map);
     void fetch_ahead(InodeId inode, ObjectKey key, ExtentRange read, const Attributes& told,
@@ -152,6 +162,7 @@ class Operations {
     Walk walk_;
     BegunListings begun_;
     UnsettledNames unsettled_;
+    FilledFiles filled_;
 };
 
 struct stat to_stat(const InodeTable::Told& told);

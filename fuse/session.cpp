@@ -38,7 +38,8 @@ class KernelSession final : public Session {
           served_{.operations = operations_,
                   .pending = *pending_,
                   .passthrough = options.passthrough,
-                  .audience = options.audience},
+                  .audience = options.audience,
+                  .page_filler = options.page_filler},
           connection_(options, served_),
           serving_(connection_, memory_, counters, interrupts_),
           notifier_(connection_.session(), operations_.inodes()) {}

@@ -1,6 +1,8 @@
 // A mounted mirror: the connection to the kernel and the threads that serve it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -38,6 +40,8 @@ struct SessionOptions {
     // (like Lustre, LU-549): then `ls -l` does not ask for the label of each file.
     bool has_selinux = true;
     std::size_t threads = 2;  // that serve requests; at least 1
+    // The process that fills the kernel's cache ahead (Operations::By); 0: none.
+    pid_t page_filler = 0;
 };
 
 // Mounted during its whole life. Call all methods but serve() from any thread.

@@ -41,6 +41,7 @@ std::vector<MetricRow> make_table() {
         {"fuse", "bytecode_absent", counter, "names",
          "Files of Python's bytecode, or whole directories of it, that were looked for and are not there"},
         {"fuse", "bytes_read", counter, "bytes", "Bytes replied to read requests"},
+        {"fuse", "bytes_filled", counter, "bytes", "Bytes that the kernel keeps before programs ask"},
         {"fuse", "siblings_fetched", counter, "files", "Files fetched ahead as others beside them were used"},
         {"fuse", "siblings_used", counter, "files", "Of those, files that were used"},
         {"fuse", "imports_fetched", counter, "files",

@@ -126,6 +126,27 @@ class Profiles(ProfileTestCase):
             self.end(job)
         self.assertEqual([2, 0, 0, 0, 0], asked)
 
+    def test_the_kernel_has_the_bytes_before_programs_ask(self):
+        self.record()
+        shows = []
+        for _ in range(4):  # more than a profile keeps what nobody uses
+            self.slow.renew(self.shown)
+            job = self.start()
+            def filled(node, job=job):
+                return job.stats()["per_node"][node]["fuse"]["bytes_filled"]
+            for node in (0, 1):
+                wait_until(lambda node=node: filled(node) == 1000 * len(self.USED), SECONDS_MAX, "the kernel's bytes")
+            before = job.totals()["fuse"]
+            self.use(job)
+            after = job.totals()
+            self.assertEqual((0, 0), tuple(after["fuse"][name] - before[name] for name in ("read", "bytes_read")))
+            self.assertEqual(2 * len(self.USED), after["fuse"]["files_read"] - before["files_read"])
+            self.assertEqual((self.OBJECTS, 0), (after["profile"]["foretold"], after["profile"]["unforeseen"]))
+            self.end(job)
+            shows.append(self.run_program(copper_program(), "profile", "show", self.profile).stdout.decode())
+        for number in self.USED:
+            self.assertIn(f"extent {self.shown}/used/file.{number:02}#0", shows[-1])
+
     def test_a_profile_that_is_no_good_costs_a_warning(self):
         self.record()
         whole = pathlib.Path(self.profile).read_bytes()

@@ -17,7 +17,7 @@ from copper import Copper, CopperError, copper_program, daemon_program
 DAEMON = """#!/bin/sh
 exec unshare --mount --propagation unchanged sh -ec '
     mount --make-private "{tree}"
-    mount --bind "{clients}/${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" "{tree}"
+    mount --bind "{clients}/${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK:-0}}}}" "{tree}"
     exec "{daemon}" "$@"' sh "$@"
 """
 KEEPER = 'mount --make-rshared / && mount --bind "$1" "$2" && echo ready && read end'

@@ -176,6 +176,20 @@ class FuseOperations : public testing::Test {
         operations.read(reply(answer), inode, {.offset = offset, .bytes = bytes});
         return answer;
     }
+    Answer fill_lookup(InodeId parent, std::string_view name) {
+        Answer answer;
+        operations.lookup(reply(answer), parent, name, Operations::By::page_filler);
+        return answer;
+    }
+    Answer fill(InodeId inode, std::uint64_t offset, std::size_t bytes) {
+        Answer answer;
+        operations.read(reply(answer), inode, {.offset = offset, .bytes = bytes},
+                        Operations::By::page_filler);
+        return answer;
+    }
+    static ObjectKey first_extent(const std::string& path, const Attributes& attributes) {
+        return {.kind = ObjectKind::extent, .path = path, .version = hash_of(version_of(attributes))};
+    }
     Answer readdir(InodeId inode, std::size_t bytes, std::uint64_t offset, Operations::Entries entries,
                    Sent sent = Sent::yes) {
         Answer answer;
@@ -246,6 +260,66 @@ TEST_F(FuseOperations, LooksNamesUp) {
     EXPECT_EQ(getattr(file.inode).st.st_ino, 10U);
     EXPECT_EQ(counters.lookup, 2U);
     EXPECT_EQ(counters.getattr, 1U);
+}
+
+// A replay, which no program has asked for.
+TEST_F(FuseOperations, ThePageFillerGetsWhatTheNodeHasAndFetchesNothing) {
+    const InodeId t = tree();
+    const int fetches_before = fetches;
+    EXPECT_EQ(fill_lookup(t, "file").error, EAGAIN);
+    fetch({.kind = ObjectKind::entry, .path = "/t/file"});
+    const Answer file = fill_lookup(t, "file");
+    EXPECT_EQ(file.error, 0);
+    EXPECT_EQ(file.st.st_size, 5);
+    EXPECT_EQ(file.caching, KernelCaching::never) << "or nobody would see that a program uses the name";
+    EXPECT_EQ(fill(file.inode, 0, 100).error, EAGAIN);
+    fetch(first_extent("/t/file", tree_entries()[0].attributes));
+    EXPECT_EQ(fill(file.inode, 0, 100).text, "hello");
+    EXPECT_EQ(fetches, fetches_before + 2);
+    EXPECT_EQ(counters.bytes_filled, 5U);
+    EXPECT_EQ(counters.read, 0U);
+    EXPECT_EQ(fill_lookup(root_inode, "etc").error, 0) << "outside the trees, nobody counts uses";
+}
+
+TEST_F(FuseOperations, ThePageFillerKnowsNamesOfABatch) {
+    const InodeId t = tree();
+    fetch({.kind = ObjectKind::directory, .path = "/t"});
+    EXPECT_EQ(fill_lookup(t, "file").error, EAGAIN);
+    fetch({.kind = ObjectKind::batch, .path = "/t", .version = 1});
+    EXPECT_EQ(fill_lookup(t, "file").st.st_size, 5);
+    EXPECT_EQ(fill_lookup(t, "none").error, EAGAIN);
+}
+
+TEST_F(FuseOperations, WhatIsFilledCountsAsUsedWhenAProgramLooksTheNameUp) {
+    const InodeId t = tree();
+    const ObjectKey bytes = first_extent("/t/file", tree_entries()[0].attributes);
+    fetch({.kind = ObjectKind::entry, .path = "/t/file"});
+    fetch(bytes);
+    used.clear();
+    const InodeId filled = fill_lookup(t, "file").inode;
+    fill(filled, 0, 3);
+    fill(filled, 3, 2);
+    EXPECT_TRUE(used.empty());
+    EXPECT_EQ(lookup(t, "file").inode, filled);
+    EXPECT_TRUE(used.contains(bytes));
+    EXPECT_EQ(counters.files_read, 1U);
+    used.clear();
+    lookup(t, "file");
+    EXPECT_FALSE(used.contains(bytes)) << "once";
+    fill(filled, 0, 5);
+    EXPECT_TRUE(used.contains(bytes)) << "at once, where a program has looked the name up before";
+}
+
+TEST_F(FuseOperations, ThePageFillerGetsNoOtherVersion) {
+    const InodeId t = tree();
+    const Attributes told = tree_entries()[0].attributes;
+    fetch({.kind = ObjectKind::entry, .path = "/t/file"});
+    const InodeId file = fill_lookup(t, "file").inode;
+    Attributes other = told;
+    other.changed.seconds = 7;
+    put_extent("/t/file", 0, other, "HELLO");
+    fetch(first_extent("/t/file", told));
+    EXPECT_EQ(fill(file, 0, 5).error, EAGAIN);
 }
 
 TEST_F(FuseOperations, OpensALargeFileFromALocalOne) {

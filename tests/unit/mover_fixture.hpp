@@ -54,6 +54,7 @@ class Recorder final : public Mover::Effects {
             cache[key] = object;
         }
     }
+    void is_for_all(const ObjectKey& key, const ObjectPtr&) override { for_all.push_back(key); }
     void read(const ObjectKey& key) override {
         log.push_back("read");
         reads.push_back(key);
@@ -93,6 +94,7 @@ class Recorder final : public Mover::Effects {
     std::vector<std::string> log;
     std::vector<ObjectKey> reads;
     std::vector<ObjectPtr> delivered;
+    std::vector<ObjectKey> for_all;
     std::vector<Sent> sent;
 };
 

@@ -200,6 +200,7 @@ TEST(MoverReading, WhatEveryoneWillUseIsReadAheadAndPushed) {
     const auto sent = reader.effects.take<Publication>();
     ASSERT_EQ(sent.size(), 1U);
     EXPECT_EQ(sent[0].second.spread, Publication::Spread::everyone);
+    EXPECT_EQ(reader.effects.for_all, std::vector{listing_key});
 }
 
 TEST(MoverReading, WhatIsNotSharedIsReadHereAndNeverSentOrAnswered) {

@@ -56,6 +56,7 @@ TEST(MoverSending, ABroadcastIsForwardedBeforeItIsUsedAndOnce) {
     const Publication publication = broadcast_of(listing_key, small_object(), 5, 1);
     node.mover.receive(reader_of(listing_key), publication, start);
     EXPECT_EQ(node.effects.log, (std::vector<std::string>{"send", "send", "deliver"}));
+    EXPECT_EQ(node.effects.for_all, std::vector{listing_key});
     const auto publications = node.effects.take<Publication>();
     ASSERT_EQ(publications.size(), 2U);
     EXPECT_EQ(publications[0].second.spread, Publication::Spread::everyone);
