@@ -165,6 +165,9 @@ void set_up_process(const GivenKey& key) {
     }
     allow_many_files();
     give_memory_back();
+#ifdef COPPER_HAVE_MPI
+    MpiFabric::prepare_process();
+#endif
     // Schedulers send them to all processes of a job, for its programs (#SBATCH --signal).
     for (const int signal : {SIGUSR1, SIGUSR2}) {
         std::signal(signal, SIG_IGN);

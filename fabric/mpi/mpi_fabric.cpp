@@ -213,6 +213,16 @@ tl::expected<std::unique_ptr<MpiFabric>, std::string> MpiFabric::start(Options o
                                     messages, share_doorbells());
 }
 
+// A send to a node that has died closes the socket and leaves an event for it (Open MPI 4 and 5, btl/tcp:
+// mca_btl_tcp_endpoint_send). With poll(2), which 4 prefers, libevent takes that event, and the next send,
+// whose socket gets the same number, makes its list a ring: MPI never returns. With epoll(7), libevent
+// refuses it.
+void MpiFabric::prepare_process() {
+#ifdef OPEN_MPI
+    ::setenv("OMPI_MCA_opal_event_include", "epoll", 0);
+#endif
+}
+
 bool MpiFabric::launched() {
     // Set by the launchers of Open MPI, PMIx and Hydra.
     for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}) {

@@ -26,6 +26,9 @@ class MpiFabric : public Fabric {
         std::optional<JobKey> key = {};  // refuses messages that are not sealed with it (envelope.hpp)
     };
 
+    // Settings of MPI. Call it before start(), while the process has one thread.
+    static void prepare_process();
+
     // Calls MPI_Init: once per process. The calling thread is the fabric's thread. REQUIRES: the process
     // ignores SIGPIPE; otherwise MPI's writes to the socket of a dead node would end it.
     static tl::expected<std::unique_ptr<MpiFabric>, std::string> start(Options options);

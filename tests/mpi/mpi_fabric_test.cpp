@@ -325,6 +325,12 @@ void loss(MpiFabric& fabric, const char* pipe) {
         ::raise(SIGKILL);
     }
     traffic.progress_until([&] { return traffic.process_id() != 0; }, "the victim did not introduce itself");
+    // MPI does not know of it yet.
+    const auto deadline = SteadyClock::now() + patience;
+    while (::kill(traffic.process_id(), 0) == 0 && SteadyClock::now() < deadline) {
+        std::this_thread::sleep_for(10ms);
+    }
+    traffic.send(victim, Lane::bulk, 0, mebibyte);
     traffic.progress_until([&] { return ::kill(traffic.process_id(), 0) != 0; }, "the victim lives on");
     traffic.send_all(500, 60);
     traffic.await_all_frames();
@@ -397,6 +403,7 @@ void check_names(const Fabric& fabric) {
 
 int run(std::string_view scenario, const char* pipe) {
     ::signal(SIGPIPE, SIG_IGN);  // as the daemon does
+    MpiFabric::prepare_process();
     const sigset_t signals = signals_of_tests();
     ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // in the MPI library's threads too
     // Small limits, so that they are reached.
