@@ -55,6 +55,13 @@ bool has_own_numbers(const Mount& mount) {
            std::find(types.begin(), types.end(), mount.type) != types.end();
 }
 
+// Of CephFS. Its FUSE client numbers snapshots in the order in which it meets them (client/fuse_ll.cc:
+// FINO_STAG), each node in another one.
+bool is_in_snapshot(std::string_view path) {
+    constexpr std::string_view snapshots = "/.snap";
+    return path.ends_with(snapshots) || path.find("/.snap/") != std::string_view::npos;
+}
+
 struct Free {
     void operator()(libmnt_table* table) const { ::mnt_unref_table(table); }
     void operator()(libmnt_iter* iterator) const { ::mnt_free_iter(iterator); }
@@ -191,6 +198,8 @@ MountMap::MountMap(const std::vector<Mount>& mounts, std::vector<std::string> lo
         filesystems_.emplace(mount.id, filesystem);
         if (!has_own_numbers(mount)) {
             numberless_.emplace(filesystem);
+        } else if (mount.type.starts_with("fuse.ceph")) {
+            numberless_in_snapshots_.emplace(filesystem);
         }
     }
     for (const auto& mount : mounts) {
@@ -241,6 +250,12 @@ std::optional<MountMap::Obstacle> MountMap::obstacle(std::string_view path) cons
 std::vector<std::pair<std::string, MountMap::Walk>> MountMap::obstacles_in(std::string_view directory) const {
     const auto found = obstacles_.find(directory);
     return found != obstacles_.end() ? found->second : std::vector<std::pair<std::string, Walk>>();
+}
+
+bool MountMap::numbers_files(std::string_view path) const {
+    const auto filesystem = filesystem_of(path);
+    return !numberless_.contains(filesystem) &&
+           !(is_in_snapshot(path) && numberless_in_snapshots_.contains(filesystem));
 }
 
 std::string MountMap::filesystem_of(std::string_view path) const {

@@ -71,7 +71,7 @@ class MountMap {
     std::string filesystem_of(std::string_view path) const;
 
     // Whether inode numbers of the filesystem of `path` are the same on all nodes, and stay.
-    bool numbers_files(std::string_view path) const { return !numberless_.contains(filesystem_of(path)); }
+    bool numbers_files(std::string_view path) const;
 
     // Whether both have the same mounts on the way to `path`, at `path` included.
     bool agrees(const MountMap& other, std::string_view path) const;
@@ -99,6 +99,7 @@ class MountMap {
     ByPath<std::vector<std::pair<std::string, Walk>>> obstacles_;  // by the directory that contains them
     std::unordered_map<std::int64_t, std::string> filesystems_;    // by the mount's id
     std::set<std::string> numberless_;                             // filesystems
+    std::set<std::string> numberless_in_snapshots_;                // the same
     std::vector<std::string> lost_;
 };
 

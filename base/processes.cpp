@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -39,6 +40,11 @@ std::optional<std::string> find_program(const std::string& name, const std::stri
 }
 
 namespace {
+
+// /proc may be mounted with hidepid (proc(5)). Then a user namespace hides even the user's own processes.
+bool is_hidden(pid_t pid) {
+    return ::access(("/proc/" + std::to_string(pid) + "/stat").c_str(), R_OK) != 0 && ::kill(pid, 0) == 0;
+}
 
 // The fields of /proc/<pid>/stat (proc(5)) from the third one on. Field 2 is the command in parentheses and
 // can contain any character. If the process ends between open and read, there are none.
@@ -89,7 +95,11 @@ std::string wait_channel(pid_t pid) {
 }
 
 bool is_running(pid_t pid, std::uint64_t started) {
-    return pid > 0 && started != 0 && start_time_of(pid) == started;
+    if (pid <= 0 || started == 0) {
+        return false;
+    }
+    const std::uint64_t found = start_time_of(pid);
+    return found == started || (found == 0 && is_hidden(pid));
 }
 
 void close_descriptors_except(const std::set<int>& kept) {

@@ -19,7 +19,7 @@ std::optional<std::string> find_program(const std::string& name);
 std::optional<std::string> find_program(const std::string& name, const std::string& path_list);
 
 // The start time of a process, field 22 of /proc/<pid>/stat; 0 if there is no such process. Process ids are
-// reused; an id with its start time is unique.
+// reused; an id with its start time is unique. Of a process that /proc hides, the id must do.
 std::uint64_t start_time_of(pid_t pid);
 bool is_running(pid_t pid, std::uint64_t started);
 

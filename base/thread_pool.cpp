@@ -7,6 +7,13 @@
 
 namespace copper {
 
+ThreadPool::ThreadPool(Options options) : options_(options) {
+    auto state = state_.lock();
+    while (state->threads.size() < options_.threads_min) {
+        state->threads.emplace_back([this] { work(); });
+    }
+}
+
 ThreadPool::~ThreadPool() {
     std::deque<Job> dropped;  // destroyed without the lock
     std::vector<std::thread> threads;

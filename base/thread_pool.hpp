@@ -19,11 +19,13 @@ class ThreadPool {
 
     struct Options {
         std::size_t threads_max = 8;
+        std::size_t threads_min = 0;  // start at once: later, the system may refuse them
         std::size_t queued_max = 65536;
         // Added to the nice value of the thread that submits a job: on Linux each thread has its own.
         int nice = 0;
     };
-    explicit ThreadPool(Options options) : options_(options) {}
+    // Throws std::system_error if `threads_min` cannot start.
+    explicit ThreadPool(Options options);
     ~ThreadPool();
 
     // False if queued_max jobs are waiting, or no thread can start: the job will not run.

@@ -335,7 +335,9 @@ void Mover::tell_working(std::span<const Rank> to, const ObjectKey& key) {
 
 void Mover::receive(Rank from, const Working& working, TimePoint now) {
     now_ = now;
-    if (!waiting_.note_work(working, now)) {
+    const Wait* wait = waiting_.find(working.key);
+    const bool has_finding = wait != nullptr && own_finding(*wait) != nullptr;
+    if (!waiting_.note_work(working, has_finding ? Waiting::Trust::a_deadline : Waiting::Trust::many, now)) {
         return;
     }
     std::vector<Rank> askers = waiting_.find(working.key)->askers;

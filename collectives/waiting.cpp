@@ -118,7 +118,7 @@ void Waiting::wait_for_turn(const ObjectKey& key, TimePoint latest) {
     timers_.set(key, latest);
 }
 
-bool Waiting::note_work(const Working& working, TimePoint now) {
+bool Waiting::note_work(const Working& working, Trust trust, TimePoint now) {
     const ObjectKey& key = working.key;
     Wait* wait = find(key);
     Asked* asked = wait != nullptr ? std::get_if<Asked>(&wait->state) : nullptr;
@@ -127,9 +127,13 @@ bool Waiting::note_work(const Working& working, TimePoint now) {
     }
     asked->spent = working.spent;
     asked->ways_tried = 0;
-    const auto most = options_.deadline * options_.deadlines_max;
-    wait->deadline_max = std::max(wait->deadline_max, now + most - std::min(working.still, most));
-    wait->deadline = std::max(wait->deadline, std::min(now + options_.deadline, wait->deadline_max));
+    const auto most = options_.deadline * (trust == Trust::many ? options_.deadlines_max : 1);
+    const TimePoint latest = now + most - std::min(working.still, most);
+    if (trust == Trust::many) {
+        wait->deadline_max = std::max(wait->deadline_max, latest);
+    }
+    const TimePoint end = trust == Trust::many ? wait->deadline_max : latest;
+    wait->deadline = std::max(wait->deadline, std::min(now + options_.deadline, end));
     set_timer(key, *wait, now);
     return true;
 }

@@ -47,7 +47,7 @@ class ProgressLoop final : private Protocol::Effects {
         FailureDetector::Options failure_detector;
         // They wait for the filesystem most of the time, so there are many more than cores. The threads that
         // answer programs and nodes go first: each of their turns is short, and somebody waits for it.
-        ThreadPool::Options pool{.threads_max = 512, .nice = 10};
+        ThreadPool::Options pool{.threads_max = 512, .threads_min = 1, .nice = 10};
         Pacer::Options pacer;
         Cores cores = Cores::shared;
         Compression compression = Compression::automatic;

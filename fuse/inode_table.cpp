@@ -373,6 +373,8 @@ InodeTable::BelowByFilesystem InodeTable::doubt(const std::string& path, Reach r
     const Position top = last.first;
     const std::string_view rest = last.second;
     const Record& found = state->records.at(top);
+    // A name in it may have come or gone.
+    state->records.at(rest.empty() ? state->find(found.parent) : top).is_doubted = 1;
     if (!rest.empty()) {
         // The kernel may know that it is absent, or one of the directories above it.
         add_directory(found.numbers, found.inode);
@@ -422,6 +424,17 @@ InodeTable::BelowByFilesystem InodeTable::doubt(const std::string& path, Reach r
         add_name(of_parent, found.parent, found.name());
     }
     return below;
+}
+
+std::optional<InodeTable::Place> InodeTable::doubted_directory(InodeId inode) {
+    auto state = state_.lock();
+    const Position position = state->find(inode);
+    if (position == 0 || inode == root_inode) {
+        return std::nullopt;
+    }
+    const Record& record = state->records.at(position);
+    const bool is_doubted = record.is_doubted != 0 && S_ISDIR(record.attributes.mode);
+    return is_doubted ? std::optional(state->place(record)) : std::nullopt;
 }
 
 std::optional<std::string> InodeTable::path(InodeId inode) {

@@ -76,6 +76,12 @@ class InodeTable {
     // The name gets a new inode at its next lookup.
     void detach(InodeId inode);
 
+    struct Place {
+        InodeId parent = 0;
+        std::string directory;  // path of the parent
+        std::string name;       // empty: the root
+    };
+
     // What the kernel knows at a path and below it.
     struct Name {
         InodeId parent = 0;
@@ -92,16 +98,13 @@ class InodeTable {
     // step for each inode. `only`: nothing of another filesystem.
     BelowByFilesystem doubt(const std::string& path, Reach reach = Reach::everything_below,
                             std::optional<NumberSpace> only = std::nullopt);
+    // Where this directory lies, if doubt() says that its attributes may have changed: it has `path`, or lies
+    // below. look_up() tells them anew.
+    std::optional<Place> doubted_directory(InodeId inode);
     // How often doubt() has been called.
     std::uint64_t doubts() const { return doubts_; }
 
     std::optional<std::string> path(InodeId inode);
-
-    struct Place {
-        InodeId parent = 0;
-        std::string directory;  // path of the parent
-        std::string name;       // empty: the root
-    };
     std::optional<Place> place(InodeId inode);
 
     // What the kernel has; nothing if the inode is unknown.

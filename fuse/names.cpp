@@ -217,13 +217,35 @@ void Operations::forget(InodeId inode, std::uint64_t lookups) {
 
 // Repeats the attributes that the kernel has, so that it never sees attributes and bytes of different
 // versions.
-void Operations::getattr(ReplyPtr reply, InodeId inode) {
-    ++counters_.getattr;
+void Operations::repeat_attributes(const ReplyPtr& reply, InodeId inode) {
     if (const auto told = inodes_.told(inode)) {
         reply->attributes(to_stat(*told));
     } else {
         reply->error(ESTALE);
     }
+}
+
+// A directory keeps its inode when a name in it is refreshed, but not its time of change, by which programs
+// see that (Python, for the modules that it may import).
+void Operations::getattr(ReplyPtr reply, InodeId inode) {
+    ++counters_.getattr;
+    const auto place = inodes_.doubted_directory(inode);
+    if (!place || place->name.empty()) {
+        repeat_attributes(reply, inode);
+        return;
+    }
+    entries_.resolve(place->directory, place->name,
+                     answering(std::move(reply), [this, inode, place = *place, asked = inodes_.doubts()](
+                                                     const ReplyPtr& answer, const Resolution& resolution) {
+                         const auto& found = resolution.found;
+                         const auto told = found && *found
+                                               ? look_up(place.parent, place.name, asked, (*found)->view())
+                                               : std::nullopt;
+                         if (told) {
+                             inodes_.forget(told->inode, 1);
+                         }
+                         repeat_attributes(answer, inode);
+                     }));
 }
 
 void Operations::readlink(ReplyPtr reply, InodeId inode) {

@@ -112,6 +112,7 @@ class Operations {
     };
     std::optional<InodeTable::Told> look_up(InodeId parent, std::string_view name, std::uint64_t asked,
                                             const Listing::Entry& entry);
+    void repeat_attributes(const ReplyPtr& reply, InodeId inode);
     void note_use_of_filled(const std::string& path, const Attributes& told);
     void answer_lookup(const ReplyPtr& reply, const LookupRequest& request, const Resolution& resolution);
     void answer_unsettled_lookup(const ReplyPtr& reply, const LookupRequest& request,

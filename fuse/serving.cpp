@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -114,8 +115,14 @@ void Serving::run(std::size_t threads, const std::function<void()>& begun) {
         }
     }
     std::vector<std::thread> takers;
-    while (takers.size() < threads) {
-        takers.emplace_back([this] { take_requests(); });
+    try {
+        while (takers.size() < threads) {
+            takers.emplace_back([this] { take_requests(); });
+        }
+    } catch (const std::system_error&) {  // the system refuses more threads
+        if (takers.empty()) {
+            throw;
+        }
     }
     wait_for_end();
     for (auto& taker : takers) {

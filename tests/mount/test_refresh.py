@@ -102,6 +102,26 @@ class Refresh(RefreshTestCase):
         self.assertFalse(self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/new")))
         self.assertEqual(["a", "b", "c"], self.names())
 
+    def test_a_program_that_runs_sees_a_name_by_the_time_of_its_directory(self):
+        """Like Python, which lists a directory again when its time of change is another one."""
+        def stamps(tree, directory):
+            return os.stat(f"{tree}/d").st_mtime_ns, os.fstat(directory).st_mtime_ns
+        with contextlib.ExitStack() as stack:
+            directories = {}
+            for node in range(NODES):
+                directories[node] = os.open(self.mirrored(node, "d"), os.O_RDONLY)
+                stack.callback(os.close, directories[node])
+            for name in ("new", "deep/er"):
+                time.sleep(0.05)  # the clock of the filesystem ticks
+                os.makedirs(f"{self.tree}/d/{name}")
+                now = os.stat(f"{self.tree}/d").st_mtime_ns
+                for node in range(NODES):
+                    self.assertNotIn(now, stamps(self.mirrored(node), directories[node]))
+                self.refresh(f"d/{name}")
+                for node in range(NODES):
+                    self.assertEqual((now, now), stamps(self.mirrored(node), directories[node]))
+        self.assertEqual(["a", "b", "c", "deep", "new"], self.names())
+
     def test_below_a_directory_that_was_not_there(self):
         self.assertFalse(self.on_each_node(lambda tree: os.path.lexists(f"{tree}/d/deep")))
         os.makedirs(f"{self.tree}/d/deep/er")

@@ -334,6 +334,14 @@ class ViewOfAUser(ViewTestCase):
         with_place = {**self.job.environment, "PATH": f"{place}:{self.job.environment['PATH']}"}
         self.assertEqual("secret\n", self.in_view("cat", f"{place}/secret", environment=with_place))
 
+    def test_where_proc_hides_processes(self):
+        self.in_view("true", view="bind")
+        for hidepid in (1, 2):
+            with self.subTest(hidepid=hidepid):
+                subprocess.run([*self.options["prefix"][:-len(as_nobody())], "mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"],
+                               check=True)
+                self.in_view("true", view="bind")
+
     def test_program_that_mounts_with_fusermount(self):
         for program in ("mksquashfs", "squashfuse"):
             if not shutil.which(program):

@@ -60,10 +60,11 @@ TEST(MountTable, TrustsTheNumbersOfFewFuseClients) {
                      "5 1 0:8 / /block rw - fuseblk /dev/sdb rw\n"
                      "6 1 0:9 / /ceph rw - fuse.ceph-fuse ceph-fuse rw\n"
                      "7 1 0:10 / /lustre rw - lustre x rw\n"));
-    for (const char* path : {"/a", "/mfs/a", "/ceph/a", "/lustre/a"}) {
+    for (const char* path : {"/a", "/mfs/a", "/ceph/a", "/ceph/a.snap", "/lustre/a", "/lustre/.snap/a"}) {
         EXPECT_TRUE(mounts.numbers_files(path)) << path;
     }
-    for (const char* path : {"/squash/a", "/other/a", "/block/a"}) {
+    // (A client of CephFS numbers snapshots in the order in which it meets them.)
+    for (const char* path : {"/squash/a", "/other/a", "/block/a", "/ceph/.snap", "/ceph/a/.snap/v1/a"}) {
         EXPECT_FALSE(mounts.numbers_files(path)) << path;
     }
 }

@@ -193,8 +193,13 @@ tl::unexpected<Failure> no_daemon_here(const std::string& mount, const Needy& co
     }
     const auto hosts = without_mirror ? hosts_without(launch->hosts, {host_name()}) : launch->hosts;
     if (hosts_without({host_name()}, hosts).empty() || hosts.empty()) {
-        return failed("the daemon of " + mount + " on this node is gone (clean up with " +
-                      stop_command(mount) + ")");
+        return failed(
+            "the daemon of " + mount + " on this node " +
+            (is_running(launch->process) && !record
+                 ? "does not serve yet, or is gone: 'copper launch' tells when all serve; if it has "
+                   "ended, clean up with "
+                 : "is gone: clean up with ") +
+            stop_command(mount));
     }
     const std::string names = some_of(hosts);
     if (!is_running(launch->process)) {

@@ -14,6 +14,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "base/host_name.hpp"
@@ -320,9 +321,13 @@ std::vector<std::string> programs_within(const std::vector<Found>& found) {
 void warn_of_programs_within(const std::vector<Found>& found) {
     std::promise<std::vector<std::string>> promise;
     auto future = promise.get_future();
-    std::thread([promise = std::move(promise), found]() mutable {
-        promise.set_value(programs_within(found));
-    }).detach();
+    try {
+        std::thread([promise = std::move(promise), found]() mutable {
+            promise.set_value(programs_within(found));
+        }).detach();
+    } catch (const std::system_error&) {  // the user has no thread left
+        return;
+    }
     if (future.wait_for(look_patience) != std::future_status::ready) {
         return;
     }
