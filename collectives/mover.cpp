@@ -337,7 +337,7 @@ void Mover::receive(Rank from, const Working& working, TimePoint now) {
     now_ = now;
     const Wait* wait = waiting_.find(working.key);
     const bool has_finding = wait != nullptr && own_finding(*wait) != nullptr;
-    if (!waiting_.note_work(working, has_finding ? Waiting::Trust::a_deadline : Waiting::Trust::many, now)) {
+    if (!waiting_.note_work(working, has_finding ? Waiting::Trust::little : Waiting::Trust::full, now)) {
         return;
     }
     std::vector<Rank> askers = waiting_.find(working.key)->askers;

@@ -7,6 +7,8 @@ namespace copper {
 namespace {
 
 constexpr int ways = 3;
+// Its filesystem may stand still for so many.
+constexpr int deadlines_with_a_finding = 2;
 
 bool is_urged_by(const Wait& wait, FetchFor why) {
     return why == FetchFor::demand && wait.why != FetchFor::demand;
@@ -127,12 +129,13 @@ bool Waiting::note_work(const Working& working, Trust trust, TimePoint now) {
     }
     asked->spent = working.spent;
     asked->ways_tried = 0;
-    const auto most = options_.deadline * (trust == Trust::many ? options_.deadlines_max : 1);
+    const auto most =
+        options_.deadline * (trust == Trust::full ? options_.deadlines_max : deadlines_with_a_finding);
     const TimePoint latest = now + most - std::min(working.still, most);
-    if (trust == Trust::many) {
+    if (trust == Trust::full) {
         wait->deadline_max = std::max(wait->deadline_max, latest);
     }
-    const TimePoint end = trust == Trust::many ? wait->deadline_max : latest;
+    const TimePoint end = trust == Trust::full ? wait->deadline_max : latest;
     wait->deadline = std::max(wait->deadline, std::min(now + options_.deadline, end));
     set_timer(key, *wait, now);
     return true;

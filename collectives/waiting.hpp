@@ -89,10 +89,9 @@ class Waiting {
     void read_here(const ObjectKey& key);
     // Due again at `latest`.
     void wait_for_turn(const ObjectKey& key, TimePoint latest);
-    // True if this is news for the askers. `trust`: for how many deadlines a filesystem may stand still. A
-    // node that has read the object itself, and only wants to know whether another one finds the same, waits
-    // for one.
-    enum class Trust : std::uint8_t { many, a_deadline };
+    // True if this is news for the askers. `trust`: little, if this node has read the object itself and only
+    // wants to know whether another one finds the same.
+    enum class Trust : std::uint8_t { full, little };
     bool note_work(const Working& working, Trust trust, TimePoint now);
     // The object is here: ends the entry and returns the askers.
     std::vector<Rank> settle(const ObjectKey& key);

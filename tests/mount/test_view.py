@@ -313,6 +313,8 @@ class ViewOfAUser(ViewTestCase):
     def job_options(self):
         subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", self.tree], check=True)
         self.keeper = self.device_for_everybody()
+        # Many sites hide other users' processes, and the kernel then all of them in a user namespace.
+        subprocess.run(["nsenter", "-t", str(self.keeper), "-m", "mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
         home = self.make_directory(owner=NOBODY)
         return {"prefix": ["nsenter", "-t", str(self.keeper), "-m", "--", *as_nobody()], "directory": home,
                 "mounted_for": self.keeper, "options": ["--no-rewrite-symlinks"], "environment": {"HOME": home, "USER": "nobody", "TMPDIR": home}}
@@ -333,14 +335,6 @@ class ViewOfAUser(ViewTestCase):
         os.chmod(f"{place}/secret", 0)
         with_place = {**self.job.environment, "PATH": f"{place}:{self.job.environment['PATH']}"}
         self.assertEqual("secret\n", self.in_view("cat", f"{place}/secret", environment=with_place))
-
-    def test_where_proc_hides_processes(self):
-        self.in_view("true", view="bind")
-        for hidepid in (1, 2):
-            with self.subTest(hidepid=hidepid):
-                subprocess.run([*self.options["prefix"][:-len(as_nobody())], "mount", "-t", "proc", "-o", f"hidepid={hidepid}", "proc", "/proc"],
-                               check=True)
-                self.in_view("true", view="bind")
 
     def test_program_that_mounts_with_fusermount(self):
         for program in ("mksquashfs", "squashfuse"):

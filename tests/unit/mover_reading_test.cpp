@@ -398,21 +398,21 @@ TEST(MoverReading, WhereTwoReadersMeetDifferentErrorsAThirdDecides) {
 
 // Its filesystem hangs. What this node finds by itself is as good as nothing for the others, but not for its
 // own programs, which would find the same without Copper.
-TEST(MoverReading, ASecondOpinionThatDoesNotComeIsAwaitedForADeadline) {
+TEST(MoverReading, ASecondOpinionThatDoesNotComeIsAwaitedForTwoDeadlines) {
     Node reader(reader_of(listing_key), deadline(10s));
     reader.mover.want(listing_key, FetchFor::demand, start);
     reader.mover.read_done(listing_key, make_object(Directory()), start);
     const auto asked = reader.effects.take<Interest>();
     ASSERT_EQ(asked.size(), 1U);
     const Rank next = asked[0].first.at(0);
-    for (auto spent = 2500ms; spent <= 10s; spent += 2500ms) {
+    for (auto spent = 2500ms; spent <= 20s; spent += 2500ms) {
         EXPECT_TRUE(reader.effects.delivered.empty());
         reader.mover.receive(next, Working{.key = listing_key, .spent = spent, .still = spent},
                              start + spent);
         pass(reader, start + spent, start + spent + 2s);
     }
     ASSERT_EQ(reader.effects.reads.size(), 2U) << "it reads once more";
-    reader.mover.read_done(listing_key, make_object(Directory()), start + 12s);
+    reader.mover.read_done(listing_key, make_object(Directory()), start + 23s);
     ASSERT_EQ(reader.effects.delivered.size(), 1U);
     EXPECT_EQ(reader.effects.delivered[0]->lifetime, doubtful_lifetime);
 }

@@ -28,7 +28,7 @@ class WaitingTest : public testing::Test {
         waiting.ask(key, parent, reader, start);
     }
     bool note_work(std::chrono::milliseconds spent, TimePoint now, std::chrono::milliseconds still) {
-        return waiting.note_work({.key = key, .spent = spent, .still = still}, Waiting::Trust::many, now);
+        return waiting.note_work({.key = key, .spent = spent, .still = still}, Waiting::Trust::full, now);
     }
     // Nothing has moved since the start.
     bool note_work(std::chrono::milliseconds spent, TimePoint now) {
