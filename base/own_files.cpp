@@ -135,8 +135,13 @@ bool make_directories(const std::filesystem::path& path) {
 
 tl::expected<UniqueFd, std::string> open_private_directory(int parent, const std::string& name, uid_t owner,
                                                            Missing missing) {
-    if (missing == Missing::make && ::mkdirat(parent, name.c_str(), for_owner_only) != 0 && errno != EEXIST) {
-        return failure(name, error_text());
+    if (missing == Missing::make) {
+        // umask(2) may keep the owner out.
+        const bool made = ::mkdirat(parent, name.c_str(), for_owner_only) == 0 &&
+                          ::fchmodat(parent, name.c_str(), for_owner_only, 0) == 0;
+        if (!made && errno != EEXIST) {
+            return failure(name, error_text());
+        }
     }
     UniqueFd fd(retry_eintr(
         [&] { return ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));

@@ -125,6 +125,13 @@ class BadInput(MountTestCase):
 
     # Rights
 
+    def test_working_directory_that_is_gone(self):
+        """mpirun fails there."""
+        place = self.make_directory()
+        # Each command makes it, and removes it.
+        prefix = ["sh", "-c", 'mkdir -p "$0" && cd "$0" && rmdir "$0" && exec "$@"', f"{place}/gone"]
+        self.launch(nodes=2, trees=[place], prefix=prefix)
+
     def test_no_fuse_device(self):
         self.need_root()
         place = self.make_directory()

@@ -135,6 +135,16 @@ TEST_F(OwnFiles, LinksOnTheWay) {
     }
 }
 
+TEST_F(OwnFiles, APrivateDirectoryIsItsOwnersWhateverTheUmask) {
+    const mode_t before = ::umask(0777);
+    const auto made = open_private_directory(AT_FDCWD, base_ + "/private", ::geteuid(), Missing::make);
+    ::umask(before);
+    ASSERT_TRUE(made) << made.error();
+    struct stat found = {};
+    ASSERT_EQ(::fstat(made->get(), &found), 0);
+    EXPECT_EQ(found.st_mode & 07777U, 0700U);
+}
+
 TEST_F(OwnFiles, DirectoriesOfOthers) {
     if (::geteuid() != 0) {
         GTEST_SKIP() << "needs root, to give a directory away";

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -95,6 +96,11 @@ void close_on_exec_above_2() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     if (request.own_session) {
         ::setsid();
+        // mpirun hangs, or fails, where the working directory is closed to its user, or gone.
+        std::array<char, PATH_MAX> here;
+        if (::getcwd(here.data(), here.size()) == nullptr || ::access(".", X_OK) != 0) {
+            [[maybe_unused]] const int changed = ::chdir("/");
+        }
     }
     const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (input >= 0) {
