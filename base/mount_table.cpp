@@ -44,6 +44,13 @@ bool is_fuse(const Mount& mount) {
     return mount.type == "fuse" || mount.type == "fuseblk" || mount.type.starts_with("fuse.");
 }
 
+// Of CephFS. Its FUSE client numbers snapshots in the order in which it meets them (client/fuse_ll.cc:
+// FINO_STAG), each node in another one.
+bool is_in_snapshot(std::string_view path) {
+    constexpr std::string_view snapshots = "/.snap";
+    return path.ends_with(snapshots) || path.find("/.snap/") != std::string_view::npos;
+}
+
 // Most FUSE clients make inode numbers up as names are looked up, each node others (fuse.h of libfuse:
 // `use_ino` is not set), so one number can mean two files. Nothing tells whether one does, so only those that
 // are known not to are trusted.
@@ -51,15 +58,8 @@ bool has_own_numbers(const Mount& mount) {
     static constexpr std::array types = {"fuse.ceph",      "fuse.ceph-fuse", "fuse.daos",
                                          "fuse.dfuse",     "fuse.glusterfs", "fuse.juicefs",
                                          "fuse.pvfs2fuse", "fuse.quobyte"};
-    return !is_fuse(mount) || is_moosefs(mount) ||
-           std::find(types.begin(), types.end(), mount.type) != types.end();
-}
-
-// Of CephFS. Its FUSE client numbers snapshots in the order in which it meets them (client/fuse_ll.cc:
-// FINO_STAG), each node in another one.
-bool is_in_snapshot(std::string_view path) {
-    constexpr std::string_view snapshots = "/.snap";
-    return path.ends_with(snapshots) || path.find("/.snap/") != std::string_view::npos;
+    const bool is_known = is_moosefs(mount) || std::ranges::find(types, mount.type) != types.end();
+    return !is_fuse(mount) || (is_known && !is_in_snapshot(mount.root));
 }
 
 struct Free {
@@ -82,7 +82,8 @@ Mount mount_of(libmnt_fs* mount) {
             .parent = ::mnt_fs_get_parent_id(mount),
             .device = std::to_string(major(device)) + ":" + std::to_string(minor(device)),
             .options = text_or_empty(::mnt_fs_get_fs_options(mount)),
-            .source = text_or_empty(::mnt_fs_get_source(mount))};
+            .source = text_or_empty(::mnt_fs_get_source(mount)),
+            .root = text_or_empty(::mnt_fs_get_root(mount))};
 }
 
 std::string read_all(int fd) {

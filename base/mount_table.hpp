@@ -31,6 +31,7 @@ struct Mount {
     std::string device = {};   // "major:minor"
     std::string options = {};  // the filesystem's own: "rw,user_id=0,..."
     std::string source = {};   // what was mounted, by the filesystem's own rules: "server:/export"
+    std::string root = {};     // the place in the filesystem that `point` shows
 };
 
 // Its type does not tell.

@@ -15,7 +15,10 @@ constexpr int attempts_max = 2;
 void find_in(Cache& cache, const std::string& path, const std::string& name, const ObjectPtr& object,
              int attempts, Waiter waiter) {
     if (const std::error_code error = object->error()) {
-        waiter(error == std::errc::permission_denied ? NameFound(NamesUnavailable()) : NameFound(error));
+        // (davfs2 opens a directory, and then cannot list it: EINVAL.)
+        const bool may_be_searched =
+            error == std::errc::permission_denied || error == std::errc::invalid_argument;
+        waiter(may_be_searched ? NameFound(NamesUnavailable()) : NameFound(error));
         return;
     }
     const auto number = object->directory()->piece_of(name);

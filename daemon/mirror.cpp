@@ -198,7 +198,8 @@ void Mirror::serve(std::function<void()> ended) {
 
 // The kernel's copy is the second one, so it may be as large as half of the cache.
 void Mirror::fill(const ObjectKey& key, const Extent& extent) {
-    if (bytes_filled_ + extent.plain_bytes <= store_.cache.statistics().budget_bytes / 2) {
+    const bool has_room = bytes_filled_ + extent.plain_bytes <= store_.cache.statistics().budget_bytes / 2;
+    if (has_room && !passes_through()) {  // passthrough would take the filler for a program
         bytes_filled_ += extent.plain_bytes;
         filler_.fill(options_.mount + key.path, key.index * extent_bytes, extent.plain_bytes);
     }

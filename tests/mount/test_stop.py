@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -338,6 +339,16 @@ class LaunchIsKilled(MountTestCase):
         self.kill_whatever_runs(job)
         self.run_program(copper_program(), "stop", "--local")
         self.assertEqual([], glob.glob("/tmp/copper-0*/*"))
+        self.assertEqual([], mounts_below(job.directory))
+
+    def test_with_the_record_of_an_earlier_launch(self):
+        job = self.launch(nodes=2, trees=[TREE])
+        [path] = [path for path in map(pathlib.Path, glob.glob("/tmp/copper-*/launch-*.json")) if json.loads(path.read_text())["mount"] == job.mount]
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "launch": "0" * 16, "pid": 1, "started": 1}))
+        done = job.stop()
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn("2 of 2 nodes served", done.stdout)
         self.assertEqual([], mounts_below(job.directory))
 
     @staticmethod

@@ -59,12 +59,14 @@ TEST(MountTable, TrustsTheNumbersOfFewFuseClients) {
                      "4 1 0:7 / /other rw - fuse other rw\n"
                      "5 1 0:8 / /block rw - fuseblk /dev/sdb rw\n"
                      "6 1 0:9 / /ceph rw - fuse.ceph-fuse ceph-fuse rw\n"
-                     "7 1 0:10 / /lustre rw - lustre x rw\n"));
+                     "7 1 0:10 / /lustre rw - lustre x rw\n"
+                     "8 1 0:11 /a/.snap/v1 /bound ro - fuse.ceph-fuse ceph-fuse rw\n"));
     for (const char* path : {"/a", "/mfs/a", "/ceph/a", "/ceph/a.snap", "/lustre/a", "/lustre/.snap/a"}) {
         EXPECT_TRUE(mounts.numbers_files(path)) << path;
     }
     // (A client of CephFS numbers snapshots in the order in which it meets them.)
-    for (const char* path : {"/squash/a", "/other/a", "/block/a", "/ceph/.snap", "/ceph/a/.snap/v1/a"}) {
+    for (const char* path :
+         {"/squash/a", "/other/a", "/block/a", "/ceph/.snap", "/ceph/a/.snap/v1/a", "/bound/a"}) {
         EXPECT_FALSE(mounts.numbers_files(path)) << path;
     }
 }

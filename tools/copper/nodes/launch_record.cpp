@@ -232,13 +232,11 @@ LaunchLock::~LaunchLock() {
 
 Result<UniqueFd> open_log(const std::string& path) {
     auto fd = open_own_file(AT_FDCWD, path, 0600);
-    if (!fd) {
-        return failed(fd.error());
+    if (fd) {
+        ::unlink(path.c_str());
+        fd = open_own_file(AT_FDCWD, path, 0600);
     }
-    if (::ftruncate(fd->get(), 0) != 0) {
-        return failed(path + ": " + error_text());
-    }
-    return std::move(*fd);
+    return fd ? Result<UniqueFd>(std::move(*fd)) : failed(fd.error());
 }
 
 Result<void> write_file(const std::string& path, std::string_view text) {

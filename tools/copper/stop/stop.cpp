@@ -390,7 +390,13 @@ Result<Target> target_at(const std::string& mount, const std::string& own) {
     // The own job's before what another one has left.
     std::stable_partition(found.begin(), found.end(),
                           [&](const Found& one) { return !is_others(one.record.batch_job); });
-    scope.launch = launch ? launch->launch : found.empty() ? std::string() : found.front().record.launch;
+    // A launch that was killed early has left no record, or not its own.
+    const auto runs = std::ranges::find_if(found, [](const Found& one) { return is_running(one.record); });
+    const bool is_left = launch && (is_running(launch->process) || runs == found.end());
+    scope.launch = is_left               ? launch->launch
+                   : runs != found.end() ? runs->record.launch
+                   : found.empty()       ? std::string()
+                                         : found.front().record.launch;
     std::erase_if(found, [&](const Found& one) {
         return !scope.launch.empty() && !one.record.launch.empty() && one.record.launch != scope.launch;
     });
