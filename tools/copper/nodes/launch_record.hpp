@@ -72,8 +72,8 @@ class LaunchLock {
     UniqueFd fd_;
 };
 
-// A new file, mode 0600, for appending: the launcher of a launch that was killed may still write into an older
-// one. Fails on a link or another user's file in its place.
+// A new file, mode 0600, for appending: the launcher of a launch that was killed may still write into an
+// older one. Fails on a link or another user's file in its place.
 Result<UniqueFd> open_log(const std::string& path);
 Result<void> write_file(const std::string& path, std::string_view text);
 
