@@ -19,6 +19,7 @@ Operations& operations(fuse_req_t request) {
     return served(request).operations;
 }
 
+// Call it before reply_to(): an interrupted request is gone when it has its answer.
 Operations::By asker(fuse_req_t request) {
     const pid_t filler = served(request).page_filler;
     return filler != 0 && fuse_req_ctx(request)->pid == filler ? Operations::By::page_filler
@@ -92,7 +93,8 @@ void opendir(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 }
 
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
-    operations(request).lookup(reply_to(request), parent, name, asker(request));
+    const auto by = asker(request);
+    operations(request).lookup(reply_to(request), parent, name, by);
 }
 
 void forget(fuse_req_t request, fuse_ino_t inode, std::uint64_t lookups) {
@@ -135,8 +137,9 @@ void readdirplus(fuse_req_t request, fuse_ino_t inode, std::size_t bytes_max, of
 }
 
 void read(fuse_req_t request, fuse_ino_t inode, std::size_t bytes, off_t offset, fuse_file_info*) {
+    const auto by = asker(request);
     operations(request).read(reply_to(request), inode,
-                             {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes}, asker(request));
+                             {.offset = static_cast<std::uint64_t>(offset), .bytes = bytes}, by);
 }
 
 // The kernel asks for SEEK_DATA and SEEK_HOLE only.
