@@ -178,7 +178,7 @@ class Flux(ClusterTestCase):
         try:
             wait_until(lambda: len(list(self.directory.glob("used-*"))) == nodes, JOB_SECONDS_MAX, "the use")
         except CopperError as error:
-            self.fail(f"{error}\n{self.flux.output(job)}\n{self.flux.logs()}")
+            self.fail(f"{self.flux.logs()}\n{self.flux.output(job)}\n{error}")
 
     def use_until_the_time_is_over(self):
         """However long the launch takes."""

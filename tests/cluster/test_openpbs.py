@@ -52,11 +52,11 @@ class OpenPbs(ClusterTestCase):
         try:
             wait_until(condition, seconds, what)
         except CopperError as error:
-            self.fail(f"{error}\n{self.pbs.logs()}")
+            self.fail(f"{self.pbs.logs()}\n{error}")
 
     def check_said(self, words, said):
         if words not in said:
-            self.fail(f"no {words!r} in the job's output:\n{said}\n{self.pbs.logs()}")
+            self.fail(f"{self.pbs.logs()}\nno {words!r} in the job's output:\n{said}")
 
     def script(self):
         """Of the documentation, in this place, for four small nodes."""

@@ -129,7 +129,7 @@ class SlurmTestCase(ClusterTestCase):
         try:
             wait_until(condition, JOB_SECONDS_MAX, what)
         except CopperError as error:
-            self.fail(f"{error}\n{said()}\n{self.slurm.logs()}")
+            self.fail(f"{self.slurm.logs()}\n{said()}\n{error}")
 
     def end_of(self, job):
         """Returns what the job says until it ends."""
