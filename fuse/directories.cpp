@@ -166,7 +166,9 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
             told = look_up(inode, name, asked, *whole);
         }
         if (told) {
-            note_use_of_filled(join_path(request.path, name), told->attributes);
+            if (!filled_.is_empty()) {
+                note_use_of_filled(join_path(request.path, name), told->attributes);
+            }
             counted.push_back(told->inode);
             buffer.add(name, told->inode, to_stat(*told), tag | (at + 1));
         } else {

@@ -43,10 +43,12 @@ class FilledFiles {
         return true;
     }
 
+    bool is_empty() const { return count_ == 0; }
+
     // A program looks the name up: which extents it may use from now on.
     std::vector<std::uint32_t> take(const std::string& path) {
         std::vector<std::uint32_t> extents;
-        if (count_ != 0) {
+        if (!is_empty()) {
             auto files = files_.lock();
             if (const auto file = files->find(path); file != files->end()) {
                 extents = std::move(file->second);

@@ -230,7 +230,7 @@ void Operations::repeat_attributes(const ReplyPtr& reply, InodeId inode) {
 void Operations::getattr(ReplyPtr reply, InodeId inode) {
     ++counters_.getattr;
     const auto place = inodes_.doubted_directory(inode);
-    if (!place || place->name.empty()) {
+    if (!place) {
         repeat_attributes(reply, inode);
         return;
     }
