@@ -150,6 +150,7 @@ class Slurm(SlurmTestCase):
                 os.unlink(f"{self.slurm.directory}/{name}")
 
     def check_nothing_left(self):
+        """Of a job that still runs, or whose end was awaited: its epilogue is a `copper`, too."""
         super().check_nothing_left()
         self.assertEqual({}, self.hosts.processes("srun"))
 
@@ -199,6 +200,7 @@ copper launch --launcher srun --tree {self.tree}
 copper status >status
 copper stop
 touch stopped
+sleep 600
 """, 2)
         self.assertIn("2 of 2 nodes serve", self.read("status"))
         self.check_nothing_left()
@@ -224,6 +226,7 @@ copper status 2>used-elsewhere || true
 sh -c "$(sed "s/.*: use '\\(.*\\)'$/\\1/" used-elsewhere)" >used-as-told
 copper stop
 touch stopped
+sleep 600
 """, {"stopped"})
         self.assertIn("4 of 4 nodes serve", self.read("status"))
         self.assertEqual([f"looked on {host}" for host in self.hosts.names], sorted(self.read("imported").splitlines()))
@@ -237,8 +240,8 @@ touch stopped
     def test_job_submitted_in_a_heterogeneous_one(self):
         """It has the variables of that one, which say nothing about it."""
         self.slurm.write("plain.sh", f"#!/bin/sh\ncd {self.slurm.directory}\nenv >used-there\ncopper launch --tree {self.tree}\n"
-                                     "copper status >status\ncopper stop\ntouch stopped\n")
-        submit = f"sbatch --nodes=1 --nodelist=cn3 --output=/dev/null {self.slurm.directory}/plain.sh\ntouch imported"
+                                     "copper status >status\ncopper stop\ntouch stopped\nsleep 600\n")
+        submit = f"sbatch --nodes=1 --nodelist=cn3 --output=/dev/null {self.slurm.directory}/plain.sh\ntouch imported\nsleep 600"
         self.in_heterogeneous_job(submit, {"imported"})
         self.wait_for(lambda: os.path.exists(f"{self.slurm.directory}/stopped"), "the plain job", self.slurm.logs)
         self.assertIn("SLURM_JOB_NODELIST_HET_GROUP_0=cn[0-1]", self.read("used-there"))
