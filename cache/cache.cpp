@@ -94,7 +94,9 @@ ObjectPtr Cache::find(const ObjectKey& key) {
         return object;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*kept->expires - options_.clock());
-    return make_object(object->content, std::max(left, std::chrono::milliseconds(1)));
+    Object living = *object;
+    living.lifetime = std::max(left, std::chrono::milliseconds(1));
+    return std::make_shared<const Object>(std::move(living));
 }
 
 ObjectPtr Cache::use(const ObjectKey& key) {

@@ -265,6 +265,8 @@ struct Object {
     Content content;
     // How long a cache may answer with it. Nothing: as long as the job runs (the snapshot).
     std::optional<std::chrono::milliseconds> lifetime;
+    // If not, it is what this node alone has found, perhaps because of its own mount. Never on the wire.
+    bool is_for_others = true;
 
     const Listing* listing() const { return std::get_if<Listing>(&content); }
     // What a Listing has of this name. Valid while this object lives.

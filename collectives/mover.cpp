@@ -47,6 +47,11 @@ bool Mover::is_cooperative(const ObjectKey& key) const {
     return is_shared(key, trees_);
 }
 
+ObjectPtr Mover::find_for_others(const ObjectKey& key) {
+    const ObjectPtr object = effects_.find(key);
+    return object != nullptr && object->is_for_others ? object : nullptr;
+}
+
 Route Mover::route(const ObjectKey& key) const {
     return membership_.route(key);
 }
@@ -124,7 +129,7 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         return;
     }
     spreading_.note_use(key, interest.origin, interest.wanted, interest.why);
-    if (const ObjectPtr object = effects_.find(key)) {
+    if (const ObjectPtr object = find_for_others(key)) {
         spreading_.answer(key, object, {from});
         return;
     }
@@ -204,7 +209,7 @@ bool Mover::is_urged(Rank from, const Interest& interest) {
     const ObjectKey& key = interest.key;
     Wait* wait = waiting_.find(key);
     if (wait == nullptr) {
-        return effects_.find(key) != nullptr;  // it is on its way to the asker
+        return find_for_others(key) != nullptr;  // it is on its way to the asker
     }
     const bool is_asker = std::ranges::find(wait->askers, from) != wait->askers.end();
     if (is_asker && waiting_.add_asker(key, from, interest, now_) == Waiting::Joined::urges) {
@@ -246,10 +251,13 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
     now_ = now;
     const ObjectKey& key = decline.key;
     Wait* wait = waiting_.find(key);
-    if (wait == nullptr || wait->asked() != from) {
+    const bool is_of_doubt = decline.because == Decline::Because::of_doubt;
+    if (wait == nullptr || !wait->asked() || (!is_of_doubt && wait->asked() != from)) {
         return;
     }
-    if (wait->nodes() > 1) {
+    if (is_of_doubt && wait->is_local) {
+        read_directly(key, *wait);
+    } else if (!is_of_doubt && wait->nodes() > 1) {
         wait->wanted = Interest::Wanted::by_several;
         fetch(key, *wait);
     } else if (wait->is_local) {
@@ -351,7 +359,7 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     now_ = now;
     const ObjectKey& key = publication.key;
     spreading_.note_received(from, publication.lane, publication.sequence);
-    const bool is_held = effects_.find(key) != nullptr;
+    const bool is_held = find_for_others(key) != nullptr;
     counters_.duplicates += is_held ? 1 : 0;
     if (const Wait* wait = waiting_.find(key)) {
         moved_ = now;
@@ -405,7 +413,7 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now
     if (!purpose || wait == nullptr) {
         return;  // it came another way, and the first version stays
     }
-    const ObjectPtr known = effects_.find(key);
+    const ObjectPtr known = find_for_others(key);
     // Before this node knows of a refresh, or later than others, its first versions are not the askers'.
     const bool is_current = effects_.current(key) == key;
     const ObjectPtr object = known != nullptr ? known
@@ -416,11 +424,13 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now
         return;
     }
     const std::vector<Rank> askers = waiting_.settle(key);
-    const bool is_doubtful = doubt_of(*object).has_value();
-    if (!is_doubtful) {
+    if (is_cooperative(key) && doubt_of(*object)) {
+        effects_.send(askers, Decline{.key = key, .because = Decline::Because::of_doubt});
+        deliver(key, for_this_node(object));
+    } else {
         spreading_.answer(key, object, askers);
+        deliver(key, object);
     }
-    deliver(key, is_doubtful && purpose == Reading::Purpose::direct ? for_a_while(object) : object);
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {

@@ -122,6 +122,7 @@ class Mover {
 
   private:
     bool is_cooperative(const ObjectKey& key) const;
+    ObjectPtr find_for_others(const ObjectKey& key);
     Route route(const ObjectKey& key) const;
     std::optional<Rank> next_hop(const ObjectKey& key, const Wait& wait) const;
     std::optional<Rank> other_way(const ObjectKey& key, const Wait& wait) const;

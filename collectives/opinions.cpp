@@ -91,6 +91,12 @@ ObjectPtr for_a_while(const ObjectPtr& object) {
                        std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
 }
 
+ObjectPtr for_this_node(const ObjectPtr& object) {
+    Object own = *for_a_while(object);
+    own.is_for_others = false;
+    return std::make_shared<const Object>(std::move(own));
+}
+
 ObjectPtr confirmed(const ObjectPtr& object) {
     return object->error() ? make_object(object->content, 2 * error_lifetime) : object;
 }

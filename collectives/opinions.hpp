@@ -55,6 +55,8 @@ std::optional<int> doubt_of(const Object& object);
 ObjectPtr object_of(const Finding& finding, ObjectKind kind);
 // Nobody has confirmed what this node found, and other nodes may find something better.
 ObjectPtr for_a_while(const ObjectPtr& object);
+// What a node found that read out of turn. The others have mounts of their own.
+ObjectPtr for_this_node(const ObjectPtr& object);
 // Two nodes have met the same error. It has taken two reads, so it is kept twice as long as one that takes
 // one read: many programs may ask for what nobody may read.
 ObjectPtr confirmed(const ObjectPtr& object);

@@ -72,9 +72,13 @@ struct Interest {
     bool operator==(const Interest&) const = default;
 };
 
-// "Read it yourself": to a node that asked for a file that no other node seems to want.
+// "Read it yourself."
 struct Decline {
     ObjectKey key;
+    enum class Because : std::uint8_t {
+        nobody_else_wants_it,  // says its reader, of a file
+        of_doubt,              // who says it has read it, and found what should not be believed of one node
+    } because = Because::nobody_else_wants_it;
     bool operator==(const Decline&) const = default;
 };
 

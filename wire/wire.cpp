@@ -100,7 +100,7 @@ void describe(auto& archive, MaybeConst<Interest> auto& interest) {
 }
 
 void describe(auto& archive, MaybeConst<Decline> auto& decline) {
-    archive(decline.key);
+    archive(decline.key, at_most(decline.because, Decline::Because::of_doubt));
 }
 
 void describe(auto& archive, MaybeConst<Working> auto& working) {

@@ -219,13 +219,14 @@ TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {
     });
 }
 
+constexpr std::array troubles = {Trouble::never_mounted, Trouble::submount_never_mounted,
+                                 Trouble::unmounted,     Trouble::submount_unmounted,
+                                 Trouble::stale,         Trouble::io_error,
+                                 Trouble::ticket_expired};
+
 // A node on which the filesystem is missing, stale or broken reads for nobody: no operation fails, and no
 // node reads out of turn.
 TEST(Simulation, ABrokenMountHarmsNobody) {
-    constexpr std::array troubles = {Trouble::never_mounted, Trouble::submount_never_mounted,
-                                     Trouble::unmounted,     Trouble::submount_unmounted,
-                                     Trouble::stale,         Trouble::io_error,
-                                     Trouble::ticket_expired};
     for_each_seed(56, [&](std::uint64_t seed) {
         Scenario scenario = random_scenario(seed, Faults::none);
         scenario.nodes = std::min(scenario.nodes, 100U) + 1;
@@ -238,6 +239,20 @@ TEST(Simulation, ABrokenMountHarmsNobody) {
         // The one that is broken tries again now and then.
         EXPECT_LE(report.most_reads_of_an_object, 2U);
         EXPECT_LE(report.slowest, milliseconds(1500));
+    });
+}
+
+// Where messages are lost, it reads out of turn, too, and its own programs get what it finds. No others do.
+TEST(Simulation, ABrokenMountWhereMessagesAreLostHarmsNobodyElse) {
+    for_each_seed(56, [&](std::uint64_t seed) {
+        Scenario scenario = random_scenario(seed, Faults::none);
+        scenario.nodes = std::min(scenario.nodes, 20U) + 1;
+        scenario.broken_mounts = 1;
+        scenario.trouble = troubles.at(seed % troubles.size());
+        scenario.loss = 0.2;
+        scenario.deadline = milliseconds(200);
+        SCOPED_TRACE(replay(scenario));
+        expect_right(Simulation(scenario).run(), BrokenMounts::read_for_themselves);
     });
 }
 

@@ -223,6 +223,11 @@ class Simulation::Node final : public Protocol::Effects {
         });
     }
 
+    bool is_broken() const {
+        const Scenario& scenario = simulation_.scenario_;
+        return self_.value >= scenario.nodes - scenario.broken_mounts;
+    }
+
     ObjectPtr coded(const ObjectPtr& object) {
         const Extent* extent = object->extent();
         if (simulation_.scenario_.extents == Scenario::Extents::plain || extent == nullptr) {
@@ -241,10 +246,8 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     ObjectPtr read_store(const ObjectKey& key) {
-        const Scenario& scenario = simulation_.scenario_;
-        const bool is_broken = self_.value >= scenario.nodes - scenario.broken_mounts;
-        return coded(
-            simulation_.store_.read(key, simulation_.now(), is_broken ? scenario.trouble : Trouble::none));
+        const Trouble trouble = is_broken() ? simulation_.scenario_.trouble : Trouble::none;
+        return coded(simulation_.store_.read(key, simulation_.now(), trouble));
     }
 
     // A cache miss reaches the Mover as an event of its own, as it does in the daemon.
@@ -481,7 +484,8 @@ class Simulation::Node final : public Protocol::Effects {
     }
 
     void wrong(const std::string& what) {
-        auto& kept = simulation_.report_.wrong;
+        Report& report = simulation_.report_;
+        auto& kept = is_broken() ? report.wrong_of_broken_mounts : report.wrong;
         if (alive_ && kept.size() < wrong_kept_max) {
             kept.push_back("node " + std::to_string(self_.value) + ": " + what);
         }

@@ -101,9 +101,10 @@ std::string describe(const Scenario& scenario);
 
 struct Report {
     std::uint64_t operations = 0;
-    std::uint64_t unfinished = 0;      // clients that still waited when nothing more could happen
-    bool has_settled = false;          // nothing more could happen
-    std::vector<std::string> wrong;    // answers that the oracle rejects, the first few
+    std::uint64_t unfinished = 0;    // clients that still waited when nothing more could happen
+    bool has_settled = false;        // nothing more could happen
+    std::vector<std::string> wrong;  // answers that the oracle rejects, the first few
+    std::vector<std::string> wrong_of_broken_mounts;  // the same, of programs on nodes that have one
     std::uint64_t later_versions = 0;  // answers of another version than the filesystem had at first
     microseconds slowest{0};
     microseconds slowest_guessed{0};         // of those that were guessed before

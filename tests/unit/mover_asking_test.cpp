@@ -304,7 +304,41 @@ TEST(MoverAsking, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
     DirectReader node;
     node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
     EXPECT_EQ(node.effects.delivered.size(), 1U);
+    // Not even if it is asked later: it asks on.
+    node.mover.receive(at(listing_key, 4), Interest{.key = listing_key}, start + 8s);
+    EXPECT_EQ(node.effects.take<Interest>().back().first, std::vector{node.reader(listing_key)});
     EXPECT_TRUE(node.effects.take<Publication>().empty());
+    // What it hears then is better.
+    const ObjectPtr object = small_object();
+    node.mover.receive(node.reader(listing_key),
+                       Publication{.key = listing_key, .root = node.reader(listing_key), .object = object},
+                       start + 8s);
+    EXPECT_EQ(node.effects.delivered.back(), object);
+}
+
+TEST(MoverAsking, WhoAskedANodeInTroubleReadsAtOnce) {
+    DirectReader node;
+    node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
+    const auto declines = node.effects.take<Decline>();
+    ASSERT_EQ(declines.size(), 1U);
+    EXPECT_EQ(declines[0].first, std::vector{at(listing_key, 3)});
+
+    // It has a program that waits, and so has a node below it, which asked by way of a third one.
+    Node asker(at(listing_key, 3));
+    Node relay(asker.children(listing_key).front());
+    const Rank below = at(listing_key, 14);
+    asker.mover.want(listing_key, FetchFor::demand, start);
+    asker.mover.receive(relay.membership.self(), Interest{.key = listing_key}, start);
+    relay.mover.receive(below, Interest{.key = listing_key}, start);
+    asker.mover.receive(node.membership.self(), declines[0].second, start + 1s);
+    EXPECT_EQ(asker.effects.reads, std::vector{listing_key});
+    asker.mover.read_done(listing_key, make_error(std::errc::io_error), start + 1s);
+    const auto passed_on = asker.effects.take<Decline>();
+    ASSERT_EQ(passed_on.size(), 1U);
+    relay.mover.receive(asker.membership.self(), passed_on[0].second, start + 1s);
+    EXPECT_TRUE(relay.effects.reads.empty()) << "no program of its own waits";
+    EXPECT_EQ(relay.effects.take<Decline>().at(0).first, std::vector{below});
+    EXPECT_EQ(relay.mover.pending(), 0U);
 }
 
 // In ascending order.
