@@ -47,9 +47,9 @@ bool Mover::is_cooperative(const ObjectKey& key) const {
     return is_shared(key, trees_);
 }
 
-ObjectPtr Mover::find_for_others(const ObjectKey& key) {
+bool Mover::is_held_for_others(const ObjectKey& key) {
     const ObjectPtr object = effects_.find(key);
-    return object != nullptr && object->is_for_others ? object : nullptr;
+    return object != nullptr && object->is_for_others;
 }
 
 Route Mover::route(const ObjectKey& key) const {
@@ -129,12 +129,15 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         return;
     }
     spreading_.note_use(key, interest.origin, interest.wanted, interest.why);
-    if (const ObjectPtr object = find_for_others(key)) {
-        spreading_.answer(key, object, {from});
-        return;
-    }
     const Wait* known = waiting_.find(key);
     const bool is_reader = membership_.reads(key);
+    if (const ObjectPtr object = effects_.find(key); object != nullptr && object->is_for_others) {
+        spreading_.answer(key, object, {from});
+        return;
+    } else if (object != nullptr && is_reader && !is_passed_on) {
+        effects_.send({&from, 1}, Decline{.key = key, .because = Decline::Because::of_doubt});
+        return;
+    }
     if (known == nullptr && is_reader && interest.wanted == Interest::Wanted::by_one_perhaps &&
         spreading_.is_own(key)) {
         effects_.send({&from, 1}, Decline{.key = key});
@@ -182,7 +185,7 @@ void Mover::fetch(const ObjectKey& key, Wait& wait) {
     } else if (const auto next = next_hop(key, wait)) {
         ask(other_way(key, wait).value_or(*next), key, wait);
     } else if (const Finding* finding = own_finding(wait); finding != nullptr && !reading_.has(key)) {
-        publish(key, for_a_while(object_of(*finding, key.kind)));
+        keep_in_doubt(key, object_of(*finding, key.kind));
     } else {
         read(key, wait, Reading::Purpose::in_office);
     }
@@ -209,7 +212,7 @@ bool Mover::is_urged(Rank from, const Interest& interest) {
     const ObjectKey& key = interest.key;
     Wait* wait = waiting_.find(key);
     if (wait == nullptr) {
-        return find_for_others(key) != nullptr;  // it is on its way to the asker
+        return is_held_for_others(key);  // it is on its way to the asker
     }
     const bool is_asker = std::ranges::find(wait->askers, from) != wait->askers.end();
     if (is_asker && waiting_.add_asker(key, from, interest, now_) == Waiting::Joined::urges) {
@@ -359,7 +362,7 @@ void Mover::receive(Rank from, const Publication& publication, TimePoint now) {
     now_ = now;
     const ObjectKey& key = publication.key;
     spreading_.note_received(from, publication.lane, publication.sequence);
-    const bool is_held = find_for_others(key) != nullptr;
+    const bool is_held = is_held_for_others(key);
     counters_.duplicates += is_held ? 1 : 0;
     if (const Wait* wait = waiting_.find(key)) {
         moved_ = now;
@@ -413,24 +416,23 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now
     if (!purpose || wait == nullptr) {
         return;  // it came another way, and the first version stays
     }
-    const ObjectPtr known = find_for_others(key);
+    const ObjectPtr known = effects_.find(key);
+    const bool is_known = known != nullptr && known->is_for_others;
     // Before this node knows of a refresh, or later than others, its first versions are not the askers'.
     const bool is_current = effects_.current(key) == key;
-    const ObjectPtr object = known != nullptr ? known
-                             : is_current     ? with_first_versions(key, read, current_objects())
-                                              : read;
+    const ObjectPtr object = is_known     ? known
+                             : is_current ? with_first_versions(key, read, current_objects())
+                                          : read;
     if (purpose == Reading::Purpose::in_office) {
         finish_in_office(key, *wait, object);
         return;
     }
-    const std::vector<Rank> askers = waiting_.settle(key);
     if (is_cooperative(key) && doubt_of(*object)) {
-        effects_.send(askers, Decline{.key = key, .because = Decline::Because::of_doubt});
-        deliver(key, for_this_node(object));
-    } else {
-        spreading_.answer(key, object, askers);
-        deliver(key, object);
+        keep_in_doubt(key, object);
+        return;
     }
+    spreading_.answer(key, object, waiting_.settle(key));
+    deliver(key, object);
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {
@@ -442,11 +444,19 @@ void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& 
             publish(key, confirmed(object));
             break;
         case Opinions::Verdict::ask_another:
-            if (!pass_on(key, wait, *doubt_of(*object))) {
-                publish(key, membership_.size() > 1 ? for_a_while(object) : object);
+            if (membership_.size() == 1) {
+                publish(key, object);
+            } else if (!pass_on(key, wait, *doubt_of(*object))) {
+                keep_in_doubt(key, object);
             }
             break;
     }
+}
+
+// It may be the fault of this node's mount. The others have their own.
+void Mover::keep_in_doubt(const ObjectKey& key, const ObjectPtr& object) {
+    effects_.send(settle(key), Decline{.key = key, .because = Decline::Because::of_doubt});
+    deliver(key, for_this_node(object));
 }
 
 // False if there is no node to pass the read on to.
@@ -569,7 +579,11 @@ void Mover::on_due(const Waiting::Due& due) {
             read_directly(due.key, wait);
             break;
         case Waiting::Due::Next::give_up:
-            settle(due.key);  // the askers have deadlines of their own
+            if (const Finding* finding = own_finding(wait)) {
+                keep_in_doubt(due.key, object_of(*finding, due.key.kind));
+            } else {
+                settle(due.key);  // the askers have deadlines of their own
+            }
             break;
     }
 }

@@ -122,7 +122,7 @@ class Mover {
 
   private:
     bool is_cooperative(const ObjectKey& key) const;
-    ObjectPtr find_for_others(const ObjectKey& key);
+    bool is_held_for_others(const ObjectKey& key);
     Route route(const ObjectKey& key) const;
     std::optional<Rank> next_hop(const ObjectKey& key, const Wait& wait) const;
     std::optional<Rank> other_way(const ObjectKey& key, const Wait& wait) const;
@@ -146,6 +146,7 @@ class Mover {
     void leave_turn(const ObjectKey& key, FetchFor why);
     bool pass_on(const ObjectKey& key, Wait& wait, int error);
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
+    void keep_in_doubt(const ObjectKey& key, const ObjectPtr& object);
     void publish(const ObjectKey& key, const ObjectPtr& object);
     void deliver(const ObjectKey& key, const ObjectPtr& object);
     FindObject current_objects() const;

@@ -82,17 +82,12 @@ ObjectPtr object_of(const Finding& finding, ObjectKind kind) {
                                          : make_object(Listing({}, Listing::Detail::attributes));
 }
 
-ObjectPtr for_a_while(const ObjectPtr& object) {
-    Content content = object->content;
-    if (auto* directory = std::get_if<Directory>(&content)) {
+ObjectPtr for_this_node(const ObjectPtr& object) {
+    Object own = *object;
+    if (auto* directory = std::get_if<Directory>(&own.content)) {
         directory->is_proven = false;
     }
-    return make_object(std::move(content),
-                       std::min(object->lifetime.value_or(doubtful_lifetime), doubtful_lifetime));
-}
-
-ObjectPtr for_this_node(const ObjectPtr& object) {
-    Object own = *for_a_while(object);
+    own.lifetime = std::min(own.lifetime.value_or(doubtful_lifetime), doubtful_lifetime);
     own.is_for_others = false;
     return std::make_shared<const Object>(std::move(own));
 }

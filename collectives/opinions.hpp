@@ -7,7 +7,8 @@
 //   -------------------------   -----------------  --------------------------------------------------------
 //   the object, beyond doubt    anything           believe it; who could not read it resigns its office
 //   nothing, or an error        the same           believe it twice as long: it is so for all
-//                               something else     ask the next reader; without one, believe it for a while
+//                               something else     ask the next reader; without one, it is for the programs
+//                                                  of this node alone, for a while
 //   that the read takes long    the same           go on reading: the filesystem is slow for all
 //                               something else     ask the next reader, and go on reading
 //
@@ -54,8 +55,6 @@ std::optional<int> doubt_of(const Object& object);
 // A finding as the answer, which nobody has confirmed.
 ObjectPtr object_of(const Finding& finding, ObjectKind kind);
 // Nobody has confirmed what this node found, and other nodes may find something better.
-ObjectPtr for_a_while(const ObjectPtr& object);
-// What a node found that read out of turn. The others have mounts of their own.
 ObjectPtr for_this_node(const ObjectPtr& object);
 // Two nodes have met the same error. It has taken two reads, so it is kept twice as long as one that takes
 // one read: many programs may ask for what nobody may read.

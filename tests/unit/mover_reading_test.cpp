@@ -510,9 +510,18 @@ TEST(MoverReading, ASlowReaderIsWaitedForWhereTheOthersFindTrouble) {
     ASSERT_NE(agreed, nullptr);
     EXPECT_FALSE(agreed->lifetime) << "both found nothing";
 
-    const auto error = SlowReaderAndEmptyMount().ends_with(make_error(EIO));
-    ASSERT_NE(error, nullptr);
-    EXPECT_TRUE(error->lifetime);
+    SlowReaderAndEmptyMount trouble;
+    EXPECT_EQ(trouble.ends_with(make_error(EIO)), nullptr) << "nobody confirms either";
+    const auto declines = trouble.slow.effects.take<Decline>();
+    ASSERT_EQ(declines.size(), 1U);
+    EXPECT_EQ(declines[0].second.because, Decline::Because::of_doubt);
+    ASSERT_EQ(trouble.slow.effects.delivered.size(), 1U);
+    EXPECT_FALSE(trouble.slow.effects.delivered[0]->is_for_others);
+    // Nor is it read again for each node that asks.
+    const Rank late = trouble.slow.children(listing_key)[0];
+    trouble.slow.mover.receive(late, Interest{.key = listing_key}, start + 7s);
+    EXPECT_EQ(trouble.slow.effects.take<Decline>().at(0).first, std::vector{late});
+    EXPECT_EQ(trouble.slow.effects.reads.size(), 1U);
 
     SlowReaderAndEmptyMount lost;
     lost.other.suspect(lost.slow.membership.self(), start + 7s);

@@ -82,12 +82,13 @@ TEST(Opinions, AFindingIsAnAnswer) {
 }
 
 TEST(Opinions, HowLongAnAnswerCounts) {
-    EXPECT_EQ(for_a_while(names())->lifetime, doubtful_lifetime);
-    EXPECT_EQ(for_a_while(make_error(EIO))->lifetime, error_lifetime);
+    EXPECT_EQ(for_this_node(names())->lifetime, doubtful_lifetime);
+    EXPECT_EQ(for_this_node(make_error(EIO))->lifetime, error_lifetime);
     EXPECT_EQ(confirmed(make_error(EIO))->lifetime, 2 * error_lifetime);
     EXPECT_EQ(confirmed(names())->lifetime, std::nullopt);
-    const ObjectPtr directory = for_a_while(make_object(Directory()));
+    const ObjectPtr directory = for_this_node(make_object(Directory()));
     EXPECT_FALSE(directory->directory()->is_proven);
+    EXPECT_FALSE(directory->is_for_others);
 }
 
 }  // namespace
