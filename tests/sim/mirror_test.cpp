@@ -322,8 +322,11 @@ TEST(Mirror, FaultsMixNoVersions) {
             scenario.clients_per_node = 1;
             scenario.file_changes = 50;
         }
+        if (seed % 3 == 0) {
+            break_a_mount(scenario);
+        }
         SCOPED_TRACE(replay(scenario));
-        expect_right(run(scenario));
+        expect_right(run(scenario), BrokenMounts::read_for_themselves);
     });
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -53,6 +54,19 @@ inline Scenario random_scenario_of_few_nodes(std::uint64_t seed, Faults faults) 
     scenario.slow_disks = std::min(scenario.slow_disks, scenario.nodes);
     scenario.slow_nodes = std::min(scenario.slow_nodes, scenario.nodes);
     return scenario;
+}
+
+inline constexpr std::array troubles = {Trouble::never_mounted, Trouble::submount_never_mounted,
+                                        Trouble::unmounted,     Trouble::submount_unmounted,
+                                        Trouble::stale,         Trouble::io_error,
+                                        Trouble::ticket_expired};
+
+// Beside two nodes at least that have theirs.
+inline void break_a_mount(Scenario& scenario) {
+    scenario.nodes = std::min(scenario.nodes, 40U) + 2;
+    scenario.readers = std::max<std::size_t>(scenario.readers, 2);
+    scenario.broken_mounts = 1;
+    scenario.trouble = troubles.at(scenario.seed / 2 % troubles.size());
 }
 
 inline std::string replay(const Scenario& scenario) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "base/path.hpp"
@@ -219,11 +218,6 @@ TEST(Simulation, AStalledFilesystemIsNotReadByEveryNode) {
     });
 }
 
-constexpr std::array troubles = {Trouble::never_mounted, Trouble::submount_never_mounted,
-                                 Trouble::unmounted,     Trouble::submount_unmounted,
-                                 Trouble::stale,         Trouble::io_error,
-                                 Trouble::ticket_expired};
-
 // A node on which the filesystem is missing, stale or broken reads for nobody: no operation fails, and no
 // node reads out of turn.
 TEST(Simulation, ABrokenMountHarmsNobody) {
@@ -251,10 +245,7 @@ TEST(Simulation, ABrokenMountAmongOtherFaultsHarmsNobodyElse) {
             scenario.loss = 0.2;
             scenario.deadline = milliseconds(200);
         }
-        scenario.nodes = std::min(scenario.nodes, 40U) + 2;
-        scenario.readers = std::max<std::size_t>(scenario.readers, 2);
-        scenario.broken_mounts = 1;
-        scenario.trouble = troubles.at(seed / 2 % troubles.size());
+        break_a_mount(scenario);
         SCOPED_TRACE(replay(scenario));
         expect_right(Simulation(scenario).run(), BrokenMounts::read_for_themselves);
     });
