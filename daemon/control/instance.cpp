@@ -33,6 +33,7 @@ constexpr const char* socket_name = "control";
 constexpr const char* lock_name = "lock";
 constexpr const char* python_name = "python";
 constexpr std::uint64_t room_bytes_min = 16U << 20;
+constexpr std::uint64_t room_files_min = 256;
 constexpr std::size_t record_bytes_max = 1U << 20;
 // `copper stop` may remove a dead instance while this daemon claims it; so many tries.
 constexpr int claim_attempts_max = 8;
@@ -232,12 +233,17 @@ std::optional<InstanceRecord> parse_instance_record(std::string_view text) {
 
 tl::expected<void, std::string> check_room() {
     struct statvfs tmp = {};
-    if (::statvfs("/tmp", &tmp) == 0 && tmp.f_bavail * tmp.f_frsize < room_bytes_min) {
-        return tl::make_unexpected(
-            "/tmp: no space left (" + std::to_string(tmp.f_bavail * tmp.f_frsize) +
-            " bytes; a daemon and its MPI need some): remove what is not needed there");
+    if (::statvfs("/tmp", &tmp) != 0) {
+        return {};
     }
-    return {};
+    const auto bytes = tmp.f_bavail * tmp.f_frsize;
+    const bool has_files = tmp.f_files == 0 || tmp.f_favail >= room_files_min;  // 0: without a limit
+    if (bytes >= room_bytes_min && has_files) {
+        return {};
+    }
+    const auto left = has_files ? std::to_string(bytes) + " bytes" : std::to_string(tmp.f_favail) + " files";
+    return tl::make_unexpected("/tmp: no space left (" + left +
+                               "; a daemon and its MPI need some): remove what is not needed there");
 }
 
 std::string name_of_instance(const std::string& mount) {

@@ -104,6 +104,17 @@ class FullTmp(MountTestCase):
         os.unlink("/tmp/full")
         job.launch()
 
+    def test_launch_says_that_no_files_are_left(self):
+        used = os.statvfs("/tmp").f_files - os.statvfs("/tmp").f_favail
+        self.run_program("mount", "-o", f"remount,nr_inodes={used + 150}", "/tmp")
+        self.addCleanup(self.run_program, "mount", "-o", "remount,nr_inodes=1000000", "/tmp")
+        job = self.prepare(nodes=2, trees=[TREE])
+        done = job.command("doctor", "--tree", TREE, "--launcher", "none")
+        self.assertRegex(done.stdout, r"PROBLEM  tmp: /tmp: no space left \(\d+ files; .*: remove what is not needed there\n")
+        done = job.command(*job.launch_words())
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"no space left \(\d+ files; ")
+
     def test_programs_notice_nothing(self):
         job = self.launch(nodes=2, trees=[TREE])
         self.fill()
