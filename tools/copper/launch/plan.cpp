@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/error_text.hpp"
 #include "base/host_name.hpp"
 #include "base/job_key.hpp"
 #include "base/own_files.hpp"
@@ -164,6 +166,21 @@ std::string profile_of(const DaemonOptions& daemon) {
     return directory.empty() ? profile_off : directory + "/" + profile_name(program_of_job(), daemon.trees);
 }
 
+// Nothing if the profile can be written. Its directory is made when it is.
+std::optional<std::string> why_not_recorded(const std::string& profile) {
+    if (profile == profile_auto || profile == profile_off) {
+        return std::nullopt;
+    }
+    std::string directory(parent_path(profile));
+    while (::access((directory + "/.").c_str(), W_OK | X_OK) != 0) {
+        if (errno != ENOENT) {
+            return directory + ": " + error_text();
+        }
+        directory = parent_path(directory);
+    }
+    return std::nullopt;
+}
+
 // For scripts with flags that have gone out of --help.
 std::vector<std::string> better_words(const FlagTexts& flags) {
     using enum OptionRow::Audience;
@@ -254,6 +271,9 @@ Result<Plan> make_plan(const LaunchOptions& options, const Places& places,
     }
     choose_mount(options, *sources, places, plan);
     plan.daemon.launch = JobKey::random().text().substr(0, launch_id_digits);
+    if (const auto why = why_not_recorded(plan.daemon.profile)) {
+        plan.daemon.warnings.push_back("--profile: " + *why + "; this node cannot record what the job uses");
+    }
     plan.daemon.profile = profile_of(plan.daemon);
     // Otherwise each daemon checks its own node.
     if (plan.on_this_machine_only()) {
