@@ -59,7 +59,9 @@ void get_piece(Cache& cache, const std::string& path, const ObjectPtr& directory
         } else if (object->error()) {
             waiter({.holder = object});
         } else {
-            const ObjectPtr now = make_directory(*object->directory());
+            Object directory_now = *make_directory(*object->directory());
+            directory_now.is_for_others = object->is_for_others;
+            const auto now = std::make_shared<const Object>(std::move(directory_now));
             cache.deliver({.kind = ObjectKind::directory, .path = key.path, .generation = key.generation},
                           now);
             waiter({.holder = now});

@@ -135,7 +135,7 @@ void Mover::receive(Rank from, const Interest& interest, TimePoint now) {
         spreading_.answer(key, object, {from});
         return;
     } else if (object != nullptr && is_reader && !is_passed_on) {
-        effects_.send({&from, 1}, Decline{.key = key, .because = Decline::Because::of_doubt});
+        decline({&from, 1}, key, *object);
         return;
     }
     if (known == nullptr && is_reader && interest.wanted == Interest::Wanted::by_one_perhaps &&
@@ -254,13 +254,14 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
     now_ = now;
     const ObjectKey& key = decline.key;
     Wait* wait = waiting_.find(key);
-    const bool is_of_doubt = decline.because == Decline::Because::of_doubt;
-    if (wait == nullptr || !wait->asked() || (!is_of_doubt && wait->asked() != from)) {
+    if (wait == nullptr || !wait->asked()) {
         return;
     }
-    if (is_of_doubt && wait->is_local) {
-        read_directly(key, *wait);
-    } else if (!is_of_doubt && wait->nodes() > 1) {
+    if (decline.found) {
+        note_finding(key, *wait, *decline.found);
+    } else if (wait->asked() != from) {
+        return;
+    } else if (wait->nodes() > 1) {
         wait->wanted = Interest::Wanted::by_several;
         fetch(key, *wait);
     } else if (wait->is_local) {
@@ -268,6 +269,25 @@ void Mover::receive(Rank from, const Decline& decline, TimePoint now) {
         read(key, *wait, Reading::Purpose::unshared);
     } else {
         effects_.send(settle(key), decline);
+    }
+}
+
+// Who has read the object and cannot be believed alone says so.
+void Mover::note_finding(const ObjectKey& key, Wait& wait, const Finding& found) {
+    wait.opinions.set(found);
+    if (reading_.has(key)) {
+        waiting_.read_here(key);
+    } else if (const Finding* own = own_finding(wait)) {
+        const ObjectPtr object = object_of(*own, key.kind);
+        if (wait.opinions.on(*object, membership_.self()) == Opinions::Verdict::believe_longer) {
+            publish(key, confirmed(object));
+        } else {
+            fetch(key, wait);
+        }
+    } else if (wait.is_local) {
+        read_directly(key, wait);
+    } else {
+        effects_.send(settle(key), Decline{.key = key, .found = found});
     }
 }
 
@@ -427,12 +447,15 @@ void Mover::read_done(const ObjectKey& key, const ObjectPtr& read, TimePoint now
         finish_in_office(key, *wait, object);
         return;
     }
-    if (is_cooperative(key) && doubt_of(*object)) {
+    const auto verdict = is_known || !is_cooperative(key) ? Opinions::Verdict::believe
+                                                          : wait->opinions.on(*object, membership_.self());
+    if (verdict == Opinions::Verdict::ask_another) {
         keep_in_doubt(key, object);
         return;
     }
-    spreading_.answer(key, object, waiting_.settle(key));
-    deliver(key, object);
+    const ObjectPtr answer = verdict == Opinions::Verdict::believe ? object : confirmed(object);
+    spreading_.answer(key, answer, waiting_.settle(key));
+    deliver(key, answer);
 }
 
 void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object) {
@@ -455,8 +478,13 @@ void Mover::finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& 
 
 // It may be the fault of this node's mount. The others have their own.
 void Mover::keep_in_doubt(const ObjectKey& key, const ObjectPtr& object) {
-    effects_.send(settle(key), Decline{.key = key, .because = Decline::Because::of_doubt});
+    decline(settle(key), key, *object);
     deliver(key, for_this_node(object));
+}
+
+void Mover::decline(std::span<const Rank> to, const ObjectKey& key, const Object& doubtful) {
+    const Finding found{.reader = membership_.self(), .error = doubt_of(doubtful).value()};
+    effects_.send(to, Decline{.key = key, .found = found});
 }
 
 // False if there is no node to pass the read on to.

@@ -49,7 +49,7 @@ struct MoverCounters {
     std::uint64_t retries = 0;
     std::uint64_t passed_on = 0;     // reads that another reader took over
     std::uint64_t resignations = 0;  // of this node's office
-    std::uint64_t direct_reads = 0;  // because nothing arrived in time
+    std::uint64_t direct_reads = 0;  // because nothing arrived in time, or nothing to believe
     std::uint64_t corrupt = 0;       // objects that arrived damaged, and were requested again
 };
 
@@ -146,7 +146,9 @@ class Mover {
     void leave_turn(const ObjectKey& key, FetchFor why);
     bool pass_on(const ObjectKey& key, Wait& wait, int error);
     void finish_in_office(const ObjectKey& key, Wait& wait, const ObjectPtr& object);
+    void note_finding(const ObjectKey& key, Wait& wait, const Finding& found);
     void keep_in_doubt(const ObjectKey& key, const ObjectPtr& object);
+    void decline(std::span<const Rank> to, const ObjectKey& key, const Object& doubtful);
     void publish(const ObjectKey& key, const ObjectPtr& object);
     void deliver(const ObjectKey& key, const ObjectPtr& object);
     FindObject current_objects() const;

@@ -31,7 +31,11 @@ const Finding* Opinions::of(Rank reader) const {
 
 void Opinions::set(Finding finding) {
     const auto known = std::ranges::find(findings_, finding.reader, &Finding::reader);
-    (known != findings_.end() ? *known : findings_.emplace_back()) = finding;
+    if (known != findings_.end()) {
+        *known = finding;
+    } else if (findings_.size() < findings_max) {
+        findings_.push_back(finding);
+    }
 }
 
 void Opinions::forget(Rank reader) {

@@ -36,6 +36,7 @@ class Opinions {
     std::vector<Rank> readers() const;
     // Nothing if it has not tried.
     const Finding* of(Rank reader) const;
+    // Not beyond findings_max readers.
     void set(Finding finding);
     void forget(Rank reader);
 

@@ -31,7 +31,7 @@ class Reading {
     enum class Purpose : std::uint8_t {
         in_office,  // for the job: the object is published
         unshared,   // only this node wants it, or each node reads such objects itself
-        direct,     // the object did not arrive in time
+        direct,     // the object did not arrive in time, or what did cannot be believed
     };
     struct Options {
         std::chrono::milliseconds deadline{10000};

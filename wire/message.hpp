@@ -75,10 +75,9 @@ struct Interest {
 // "Read it yourself."
 struct Decline {
     ObjectKey key;
-    enum class Because : std::uint8_t {
-        nobody_else_wants_it,  // says its reader, of a file
-        of_doubt,              // who says it has read it, and found what should not be believed of one node
-    } because = Because::nobody_else_wants_it;
+    // What a node has found that has read it, and should not be believed of one node. Nothing: it is a file,
+    // and its reader believes that no other node wants it.
+    std::optional<Finding> found = {};
     bool operator==(const Decline&) const = default;
 };
 

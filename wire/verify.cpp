@@ -127,7 +127,10 @@ class Verifier {
         }
         return within_trees(interest.key);
     }
-    Verdict operator()(const Decline& decline) const { return within_trees(decline.key); }
+    Verdict operator()(const Decline& decline) const {
+        return decline.found && !is_node(decline.found->reader) ? refuse("a finding of an unknown node")
+                                                                : within_trees(decline.key);
+    }
     Verdict operator()(const Working& working) const { return within_trees(working.key); }
     Verdict operator()(const Publication& publication) const {
         if (!is_node(publication.root) || !are_nodes(publication.news, &News::rank)) {

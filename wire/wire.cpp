@@ -100,7 +100,7 @@ void describe(auto& archive, MaybeConst<Interest> auto& interest) {
 }
 
 void describe(auto& archive, MaybeConst<Decline> auto& decline) {
-    archive(decline.key, at_most(decline.because, Decline::Because::of_doubt));
+    archive(decline.key, decline.found);
 }
 
 void describe(auto& archive, MaybeConst<Working> auto& working) {

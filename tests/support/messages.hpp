@@ -126,8 +126,7 @@ inline std::vector<Message> messages() {
                  .is_urging = true,
                  .news = most_news()},
         Interest{.key = {ObjectKind::acl, "/lus/sw", 1}, .news = {{Rank{1}, 7, NodeState::resigned}}},
-        Decline{.key = {ObjectKind::extent, "/lus/" + any_bytes, 3, 4},
-                .because = Decline::Because::of_doubt},
+        Decline{.key = {ObjectKind::extent, "/lus/" + any_bytes, 3, 4}, .found = Finding{Rank{2}, EIO}},
         Working{
             .key = {ObjectKind::directory, "/lus/sw"}, .spent = 24h, .still = 1h, .place_in_queue = ~0ULL},
         publication_of({ObjectKind::directory, "/lus/sw"}, make_object(directory)),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <set>
 #include <string>
 #include <utility>
@@ -316,6 +317,23 @@ TEST(MoverAsking, WhoReadsDirectlyKeepsItsOwnTroubleToItself) {
     EXPECT_EQ(node.effects.delivered.back(), object);
 }
 
+// Two nodes that find the same are believed, as two readers are.
+TEST(MoverAsking, WhoAskedANodeInTroubleAndFindsTheSameAnswers) {
+    Node asker(at(listing_key, 3));
+    const Rank below = at(listing_key, 14);
+    asker.mover.want(listing_key, FetchFor::demand, start);
+    asker.mover.receive(below, Interest{.key = listing_key}, start);
+    const Rank other = at(listing_key, 1);
+    asker.mover.receive(other, Decline{.key = listing_key, .found = Finding{other, EIO}}, start);
+    asker.mover.read_done(listing_key, make_error(EIO), start);
+    const auto answers = asker.effects.take<Publication>();
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_EQ(answers[0].first, std::vector{below});
+    EXPECT_EQ(answers[0].second.object->lifetime, 2 * error_lifetime);
+    EXPECT_TRUE(asker.effects.delivered.at(0)->is_for_others);
+    EXPECT_TRUE(asker.effects.take<Decline>().empty());
+}
+
 TEST(MoverAsking, WhoAskedANodeInTroubleReadsAtOnce) {
     DirectReader node;
     node.mover.read_done(listing_key, make_error(std::errc::io_error), start + 8s);
@@ -332,7 +350,7 @@ TEST(MoverAsking, WhoAskedANodeInTroubleReadsAtOnce) {
     relay.mover.receive(below, Interest{.key = listing_key}, start);
     asker.mover.receive(node.membership.self(), declines[0].second, start + 1s);
     EXPECT_EQ(asker.effects.reads, std::vector{listing_key});
-    asker.mover.read_done(listing_key, make_error(std::errc::io_error), start + 1s);
+    asker.mover.read_done(listing_key, make_error(ESTALE), start + 1s);
     const auto passed_on = asker.effects.take<Decline>();
     ASSERT_EQ(passed_on.size(), 1U);
     relay.mover.receive(asker.membership.self(), passed_on[0].second, start + 1s);

@@ -514,7 +514,7 @@ TEST(MoverReading, ASlowReaderIsWaitedForWhereTheOthersFindTrouble) {
     EXPECT_EQ(trouble.ends_with(make_error(EIO)), nullptr) << "nobody confirms either";
     const auto declines = trouble.slow.effects.take<Decline>();
     ASSERT_EQ(declines.size(), 1U);
-    EXPECT_EQ(declines[0].second.because, Decline::Because::of_doubt);
+    EXPECT_EQ(declines[0].second.found, (Finding{trouble.slow.membership.self(), EIO}));
     ASSERT_EQ(trouble.slow.effects.delivered.size(), 1U);
     EXPECT_FALSE(trouble.slow.effects.delivered[0]->is_for_others);
     // Nor is it read again for each node that asks.

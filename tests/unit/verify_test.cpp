@@ -139,6 +139,8 @@ TEST(Verify, ObjectsOutsideTheTrees) {
             expect_refused(publication(key, make_error(std::errc::no_such_file_or_directory)), path);
         }
     }
+    expect_refused(Decline{.key = {ObjectKind::extent, "/home/me/x"}, .found = Finding{Rank{99}, EIO}},
+                   "a finding of an unknown node");
     expect_accepted(Decline{.key = {ObjectKind::extent, "/home/me/x"}});
     expect_refused(Interest{.key = {ObjectKind::own_extent, "/home/me/x"}});
 }
