@@ -1,5 +1,6 @@
 """Copper over four hosts with the real mpirun, or mpiexec of MPICH: each with its own network, name and /tmp."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ from pages import block_with, in_place
 
 MOUNT = "/tmp/root/copper"
 START_SECONDS_MAX = 11  # start_max of tools/copper/nodes/remote_shell.cpp
-SETTLING_SECONDS = 5  # mpirun ends what it will end
+SETTLING_SECONDS = 5  # mpirun ends what it will end, and a command what it asked in a process of its own
 FAILING_SECONDS_MAX = 60  # `copper launch` waits twice as long for daemons
 # What a job leaves: the directories that others could otherwise make, empty and closed.
 PLACES = """places=$(ls -d /tmp/root /tmp/nobody /tmp/copper-* 2>/dev/null)
@@ -46,6 +47,8 @@ class ClusterTestCase(unittest.TestCase):
         self.addCleanup(self.check_nothing_left)
 
     def check_nothing_left(self):
+        with contextlib.suppress(CopperError):
+            wait_until(lambda: not self.hosts.processes("copper"), SETTLING_SECONDS, "the end of all commands")
         left = []
         for program in ("copperd", "copperd-superv", "copperd-task", "copper", *LAUNCH_DAEMONS, *LAUNCHERS):
             left += [f"{host}: {program} runs" for host in self.hosts.processes(program).values()]
