@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 
+#include "daemon/control/private_directory.hpp"
 #include "tools/copper/nodes/launch_record.hpp"
 #include "tools/copper/nodes/launcher.hpp"
 
@@ -390,6 +392,21 @@ TEST(BatchSystems, HaveTheirOwnRemoteShells) {
     EXPECT_TRUE(names_remote_shell({"--mca", "plm_rsh_agent", "rsh"}));
     EXPECT_TRUE(names_remote_shell({"-launcher", "ssh"}));
     EXPECT_FALSE(names_remote_shell({"--mca", "btl", "tcp"}));
+}
+
+TEST(LaunchLock, IsHeldByOneAtATime) {
+    ASSERT_TRUE(make_private_directory(usual_private_directory(::geteuid())));
+    const std::string mount = "/tmp/copper-launch-lock-test-" + std::to_string(::getpid());
+    {
+        const auto first = LaunchLock::take(mount);
+        ASSERT_TRUE(first) << first.error().reason;
+        for (int i = 0; i < 2; ++i) {
+            const auto second = LaunchLock::take(mount);
+            ASSERT_FALSE(second);
+            EXPECT_EQ(mount + ": another 'copper launch' is starting it", second.error().reason);
+        }
+    }
+    EXPECT_TRUE(LaunchLock::take(mount));
 }
 
 TEST(LaunchRecord, ComesBackAsText) {

@@ -207,9 +207,9 @@ void keep_launch_log(const std::string& mount, const std::string& log_dir) {
 Result<LaunchLock> LaunchLock::take(const std::string& mount) {
     const auto path = launch_files(mount).lock;
     for (int attempt = 0; attempt < open_attempts_max; ++attempt) {
-        auto fd = open_log(path);
+        auto fd = open_own_file(AT_FDCWD, path, 0600);
         if (!fd) {
-            return tl::make_unexpected(fd.error());
+            return failed(fd.error());
         }
         if (!lock_in_time(fd->get(), lock_patience)) {
             break;
