@@ -13,25 +13,45 @@ namespace {
 
 constexpr std::size_t changes_told_max = news_told_max - 2;  // and two for news_for()
 
+std::uint64_t weight_of(std::uint64_t hash, std::size_t office) {
+    return XXH3_64bits_withSeed(&hash, sizeof(hash), office);
+}
+
+// Whose turn a stripe behind the first one is. In the first rounds, the office of the file tree is left out,
+// until each of the others has had as much of the file as it has by the first stripe.
+std::size_t office_in_turn(std::size_t of_file_tree, std::uint64_t start, std::uint32_t stripe,
+                           std::size_t offices) {
+    constexpr std::size_t rounds = first_stripe_extents / stripe_extents;
+    const std::size_t turn = stripe - 1;
+    const std::size_t others = offices - 1;
+    return turn < rounds * others ? (of_file_tree + 1 + (start + turn) % others) % offices
+                                  : (start + turn - rounds * others) % offices;
+}
+
 // Which office an object belongs to: the one with the highest weight.
 class Claim {
   public:
     Claim(const ObjectKey& key, std::size_t offices) {
-        const std::uint32_t stripe = stripe_of(key);
-        const std::string_view of = stripe == 0 ? file_tree_of(key) : std::string_view(key.path);
-        what_ = XXH3_64bits_withSeed(of.data(), of.size(), stripe);
-        if (stripe > 0) {
-            in_turn_ = (XXH3_64bits(of.data(), of.size()) + stripe) % offices;
+        const auto file_tree = file_tree_of(key);
+        hash_ = XXH3_64bits(file_tree.data(), file_tree.size());
+        if (const std::uint32_t stripe = stripe_of(key); stripe > 0) {
+            std::size_t of_file_tree = 0;
+            for (std::size_t office = 1; office < offices; ++office) {
+                of_file_tree =
+                    weight_of(hash_, office) > weight_of(hash_, of_file_tree) ? office : of_file_tree;
+            }
+            hash_ = XXH3_64bits(key.path.data(), key.path.size());
+            in_turn_ = office_in_turn(of_file_tree, hash_ >> 32U, stripe, offices);
+            hash_ += stripe;
         }
     }
 
     std::uint64_t weight(std::size_t office) const {
-        return office == in_turn_ ? std::numeric_limits<std::uint64_t>::max()
-                                  : XXH3_64bits_withSeed(&what_, sizeof(what_), office);
+        return office == in_turn_ ? std::numeric_limits<std::uint64_t>::max() : weight_of(hash_, office);
     }
 
   private:
-    std::uint64_t what_ = 0;
+    std::uint64_t hash_ = 0;
     std::optional<std::size_t> in_turn_;
 };
 

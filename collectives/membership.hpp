@@ -81,10 +81,10 @@ class Membership {
     std::vector<Rank> readers() const;
     // Rendezvous hashing (highest random weight; Thaler and Ravishankar, IEEE/ACM Trans. Networking 6(1),
     // 1998) spreads file trees over the offices that have a holder, so a loss moves only the file trees of
-    // the lost reader. The stripes of a large file go to all offices in turn; those of an office that has no
-    // holder are spread in the same way. (In turn, because hashes alone give one of four readers a third of
-    // 2 GiB.) The reader of an extent follows from its number and the path alone: nobody needs to know the
-    // file's size.
+    // the lost reader. The stripes of a large file go to all offices in turn, so that each has had as much of
+    // it as that of the file tree; those of an office that has no holder are spread in the same way. (In
+    // turn, because hashes alone give one of four readers a third of 2 GiB.) The reader of an extent follows
+    // from its number and the path alone: nobody needs to know the file's size.
     Route route(const ObjectKey& key) const;
     // This node is the reader of the object.
     bool reads(const ObjectKey& key) const { return route(key).reader == self(); }

@@ -353,21 +353,41 @@ TEST(Offices, ReadersAreDistinctLiveServingNodes) {
 
 // However many the readers are: each has its turn. (By hashes alone, one of four would have a third of a file
 // of 2 GiB.)
-TEST(Offices, StripesGoToAllOfThemInTurn) {
-    for (const std::size_t readers : {std::size_t{1}, std::size_t{4}, std::size_t{16}}) {
+TEST(Offices, ALargeFileIsSharedEquallyByAllOfThem) {
+    for (const std::size_t readers : {std::size_t{1}, std::size_t{2}, std::size_t{4}, std::size_t{16}}) {
         const Membership whole = view(32, readers, Rank{31});
-        std::map<Rank, std::uint32_t> stripes;
-        const auto count = static_cast<std::uint32_t>(10 * readers);
-        for (std::uint32_t stripe = 0; stripe < count; ++stripe) {
-            const std::uint32_t first = first_stripe_extents + stripe * stripe_extents;
-            const Rank reader = whole.route(extent_of("/app", first)).reader;
-            EXPECT_EQ(whole.route(extent_of("/app", first + stripe_extents - 1)).reader, reader);
-            ++stripes[reader];
+        const auto shares = [&whole](std::uint32_t extents) {
+            std::map<Rank, std::uint32_t> shares;
+            for (std::uint32_t index = 0; index < extents; ++index) {
+                ++shares[whole.route(extent_of("/app", index)).reader];
+            }
+            return shares;
+        };
+        const auto count = static_cast<std::uint32_t>(readers);
+        for (const std::uint32_t each : {first_stripe_extents, 10 * stripe_extents}) {
+            const auto parts = shares(count * each);
+            EXPECT_EQ(parts.size(), readers);
+            for (const auto& [reader, extents] : parts) {
+                EXPECT_EQ(extents, each) << readers;
+            }
         }
-        EXPECT_EQ(stripes.size(), readers);
-        for (const auto& [reader, times] : stripes) {
-            EXPECT_EQ(times, 10U);
-        }
+        const Rank second = whole.route(extent_of("/app", first_stripe_extents)).reader;
+        EXPECT_EQ(whole.route(extent_of("/app", first_stripe_extents + stripe_extents - 1)).reader, second);
+    }
+}
+
+// The second stripes of files of one directory do not all meet at one reader.
+TEST(Offices, StripesOfFilesThatLieTogetherAreSpread) {
+    const Membership whole = view(16, 16);
+    std::map<Rank, int> stripes;
+    for (int i = 0; i < 1000; ++i) {
+        const ObjectKey key{
+            .kind = ObjectKind::extent, .path = "/app/" + std::to_string(i), .index = first_stripe_extents};
+        ++stripes[whole.route(key).reader];
+    }
+    EXPECT_EQ(stripes.size(), 15U) << "all but that of their file tree";
+    for (const auto& [reader, files] : stripes) {
+        EXPECT_GT(files, 33) << "of some 67";
     }
 }
 
