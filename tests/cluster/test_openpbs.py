@@ -23,6 +23,11 @@ copper status
 copper run -- python3 -c 'import numpy, os; print(os.stat(numpy.__file__).st_dev == os.stat("{mount}").st_dev)'
 """
 
+# Neither does a command of this one.
+UNCHANGED = """#!/bin/bash
+echo "mirrors at {tree}: $(grep -c ' {tree} .* - fuse.copper ' /proc/self/mountinfo)"
+"""
+
 NO_SSH = "#!/bin/sh\necho 'ssh is not allowed here' >&2\nexit 255\n"
 
 
@@ -92,6 +97,13 @@ class OpenPbs(ClusterTestCase):
 
     def test_mirror_by_asking(self):
         self.ask()
+
+    def test_mirror_at_the_original_paths_by_asking(self):
+        for by in ((), as_nobody()):
+            with self.subTest(by=by):
+                job = self.pbs.submit(UNCHANGED.format(tree=self.tree), *ON_NODES, "-v",
+                                      f"COPPER_MIRROR=view,COPPER_TREE={self.tree}", by=by)
+                self.check_said(f"mirrors at {self.tree}: 1\n", self.end_of(job))
 
     def test_mirror_by_asking_without_ssh(self):
         self.without_ssh()

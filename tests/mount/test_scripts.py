@@ -306,11 +306,11 @@ class Sites(MountTestCase):
                     hook()
                 self.assertEqual([], job.leftovers())
 
-    def start_shell(self, words, environment, **variables):
+    def start_shell(self, words, environment, also="", **variables):
         """What a job's shell says of itself and the mirror, and what was said beside it."""
         environment = clean_environment(**environment, **variables)
         environment["PYTHONPATH"] = f"{environment.get('PYTHONPATH', '')}:/usr/share/doc"
-        script = f'echo "$0 $PYTHONPATH"; {self.installed}/bin/copper status 2>/dev/null | head -n 1'
+        script = f'echo "$0 $PYTHONPATH"; {self.installed}/bin/copper status 2>/dev/null | head -n 1; {also}'
         done = subprocess.run(words, env=environment, input=script, capture_output=True, text=True, timeout=120, check=True)
         return done.stdout, done.stderr
 
@@ -333,6 +333,18 @@ class Sites(MountTestCase):
                 self.assertEqual("", wrong)
                 self.pbs_hook("EXECJOB_EPILOGUE", "42.host")
                 self.assertEqual([], job.leftovers())
+
+    def test_mirror_at_the_original_paths_by_asking(self):
+        for words, environment in (self.pbs("EXECJOB_LAUNCH", "42.host"),
+                                   ([f"{self.site}/job-starter.sh", "-a", "-bash", "/bin/bash"], {})):
+            job = self.prepare(nodes=1)
+            said, wrong = self.start_shell(
+                words, environment, also="grep -c ' /usr/share/doc ' /proc/self/mountinfo", COPPER_MIRROR="view", COPPER_LOCAL="1",
+                COPPER_TREE="/usr/share/doc", COPPER_MOUNT=job.mount, PBS_JOBID="42.host")
+            self.assertRegex(said, r"^-bash \S*:/usr/share/doc\n1 of 1 nodes serve.*\n1\n$")
+            self.assertEqual("", wrong)
+            self.pbs_hook("EXECJOB_EPILOGUE", "42.host")
+            self.assertEqual([], job.leftovers())
 
     def test_job_goes_on_if_its_mirror_cannot_start(self):
         words, environment = self.pbs("EXECJOB_LAUNCH", "42.host")
