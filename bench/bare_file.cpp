@@ -2,11 +2,15 @@
 // as Copper's mirror is (fuse/connection.cpp, fuse/dispatch.cpp), and served by as many threads. What it
 // takes for a read is what the kernel and libfuse take for it; see bench/must_hold_data.py.
 //
-//   bare_file MOUNTPOINT BYTES      serves MOUNTPOINT/file until it is unmounted
+//   bare_file MOUNTPOINT BYTES [splice]      serves MOUNTPOINT/file until it is unmounted
+//
+// With "splice", the bytes lie in a file in memory, and reach the kernel by splice(2) and a pipe, not by
+// writev(2).
 #define FUSE_USE_VERSION 312
 #include <fuse3/fuse_lowlevel.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,7 +25,10 @@ namespace {
 constexpr double for_ever_seconds = 1e9;
 constexpr fuse_ino_t file_node = 2;
 
-using Content = std::span<char>;
+struct Content {
+    std::span<char> bytes;
+    int file = -1;  // that has them, if they are to be spliced
+};
 
 const Content& content_of(fuse_req_t request) {
     return *static_cast<const Content*>(fuse_req_userdata(request));
@@ -32,14 +39,16 @@ struct stat attributes_of(fuse_ino_t node, const Content& content) {
     st.st_ino = node;
     st.st_mode = node == file_node ? S_IFREG | 0444 : S_IFDIR | 0755;
     st.st_nlink = 1;
-    st.st_size = node == file_node ? static_cast<off_t>(content.size()) : 0;
+    st.st_size = node == file_node ? static_cast<off_t>(content.bytes.size()) : 0;
     return st;
 }
 
-void init(void*, fuse_conn_info* connection) {
-    constexpr unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT;
-    constexpr unsigned unwanted =
-        FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
+void init(void* content, fuse_conn_info* connection) {
+    constexpr unsigned splicing = FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE;
+    const bool is_spliced = static_cast<const Content*>(content)->file >= 0;
+    const unsigned wanted = FUSE_CAP_ASYNC_READ | FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPEN_SUPPORT |
+                            (is_spliced ? splicing : 0);
+    const unsigned unwanted = FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_SPLICE_READ | (is_spliced ? 0 : splicing);
     connection->want = (connection->want | (connection->capable & wanted)) & ~unwanted;
     connection->max_background = 64;
     connection->congestion_threshold = 48;
@@ -75,25 +84,39 @@ void open(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 
 void read(fuse_req_t request, fuse_ino_t, std::size_t bytes, off_t offset, fuse_file_info*) {
     const Content& content = content_of(request);
-    const auto begin = std::min(static_cast<std::size_t>(offset), content.size());
-    const auto piece = content.subspan(begin, std::min(bytes, content.size() - begin));
-    fuse_reply_buf(request, piece.data(), piece.size());
+    const auto begin = std::min(static_cast<std::size_t>(offset), content.bytes.size());
+    const auto piece = content.bytes.subspan(begin, std::min(bytes, content.bytes.size() - begin));
+    if (content.file < 0) {
+        fuse_reply_buf(request, piece.data(), piece.size());
+        return;
+    }
+    fuse_bufvec spliced = FUSE_BUFVEC_INIT(piece.size());
+    spliced.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
+    spliced.buf[0].fd = content.file;
+    spliced.buf[0].pos = static_cast<off_t>(begin);
+    fuse_reply_data(request, &spliced, FUSE_BUF_SPLICE_MOVE);
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-    if (count != 3) {
-        std::fprintf(stderr, "usage: %s MOUNTPOINT BYTES\n", words[0]);
+    const bool is_spliced = count == 4 && std::strcmp(words[3], "splice") == 0;
+    if (count != 3 && !is_spliced) {
+        std::fprintf(stderr, "usage: %s MOUNTPOINT BYTES [splice]\n", words[0]);
         return 2;
     }
     const auto bytes = static_cast<std::size_t>(std::strtoull(words[2], nullptr, 10));
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int file = is_spliced ? ::memfd_create("bare_file", MFD_CLOEXEC) : -1;
+    if (is_spliced && ::ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+        return 1;
+    }
+    const int kind = is_spliced ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, file, 0);
     if (memory == MAP_FAILED) {
         return 1;
     }
-    Content content(static_cast<char*>(memory), bytes);
-    std::fill(content.begin(), content.end(), 'x');  // so that there is memory behind each page
+    Content content{.bytes = {static_cast<char*>(memory), bytes}, .file = file};
+    std::fill(content.bytes.begin(), content.bytes.end(), 'x');  // so that there is memory behind each page
 
     fuse_lowlevel_ops operations{};
     operations.init = init;

@@ -142,6 +142,14 @@ def first():
               f"{reads:,} ({FILE_BYTES / reads / 1024:,.0f} KiB; read-ahead {window:,} KiB)", True)
 
 
+def splice():
+    """What a read is worth whose bytes reach the kernel by splice(2) instead of writev(2)."""
+    with bare("bare_file", FILE_BYTES, "splice") as spliced, bare("bare_file", FILE_BYTES) as written:
+        row = throughput("first read of 256 MiB from a FUSE filesystem that does nothing else, spliced against written", f"{spliced}/file",
+                         f"{written}/file", is_second=False)
+        yield Row(row.what, "", row.measured, True)
+
+
 def page_cache():
     """What a repeated read costs without passthrough: the kernel keeps a FUSE filesystem's bytes in its smallest pages."""
     with large_file() as path, Copper(trees=[os.path.dirname(path)]) as job:
@@ -577,7 +585,7 @@ def apart():
 
 
 ROWS = {row.__name__: row for row in (
-    cold, once, memory, change, twice, shards, small_shards, second, first, window, page_cache, passthrough, compress, compress_slow,
+    cold, once, memory, change, twice, shards, small_shards, second, first, splice, window, page_cache, passthrough, compress, compress_slow,
     holes, stripes, tensors, apart)}
 
 
