@@ -199,7 +199,9 @@ std::uint32_t Cache::read_ahead_extents(ObjectKind kind) const {
     // What a node reads for itself is read in the order of its asking: what is ahead must not be long.
     const std::uint64_t readers = kind == ObjectKind::extent ? options_.readers : 1;
     const std::uint64_t of_readers = ahead_of_a_reader_extents * readers;
-    const std::uint64_t of_budget = options_.budget_bytes / budget_share / extent_bytes;
+    // More would leave a full cache before it is read.
+    const std::uint64_t of_budget =
+        std::min(options_.budget_bytes / budget_share, eviction_.room_for_new() / 2) / extent_bytes;
     const std::uint64_t of_a_file = std::max<std::uint64_t>(std::min(of_readers, of_budget), 1);
     const std::uint64_t of_all = std::max(2 * of_a_file, of_all_min);
     return static_cast<std::uint32_t>(

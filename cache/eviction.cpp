@@ -7,7 +7,7 @@
 namespace copper {
 namespace {
 
-constexpr std::uint64_t small_share = 10;  // one tenth of the budget
+constexpr std::uint64_t small_share = 20;  // of the budget: a twentieth (in the paper, a tenth)
 constexpr unsigned uses_to_stay = 2;
 constexpr std::size_t ghosts_max = std::size_t{1} << 17;
 // For one admission; then objects leave even if they were used. The progress loop waits meanwhile, and a
@@ -98,6 +98,10 @@ void Eviction::for_each(const std::function<void(const KeptPtr&)>& show) {
 Eviction::Usage Eviction::usage() const {
     auto queues = queues_.lock();
     return {.objects = queues->objects(), .bytes = queues->bytes(), .evictions = queues->evictions};
+}
+
+std::uint64_t Eviction::room_for_new() const {
+    return budget_bytes_ - queues_.lock()->main_queue.bytes;
 }
 
 // Lets the next object leave; or moves it within the queues, because it was used. REQUIRES: a queue is not

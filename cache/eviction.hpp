@@ -104,6 +104,9 @@ class Eviction {
 
     Usage usage() const;
 
+    // How many bytes can arrive before the first of them leaves, if nobody uses them.
+    std::uint64_t room_for_new() const;
+
   private:
     using Objects = std::list<KeptPtr>;
     struct Queue {

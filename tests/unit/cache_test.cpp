@@ -284,6 +284,16 @@ TEST(Cache, ReadingAheadLeavesRoomForWhatIsInFlight) {
     EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 16U);
 }
 
+// Once the main queue is full, what is new leaves as soon as little more has come.
+TEST(Cache, ReadsNoFurtherAheadThanAFullCacheKeeps) {
+    Fixture f(32 * extent_bytes);
+    EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 4U);
+    for (int number = 0; number < 40; ++number) {
+        f.cache.deliver(key_of("/f" + std::to_string(number)), object_of(extent_bytes), Copy::of_reader);
+    }
+    EXPECT_EQ(f.cache.read_ahead_extents(ObjectKind::extent), 1U);
+}
+
 TEST(Cache, ReadsAheadForAllReadersOfAFile) {
     const auto ahead = [](std::uint32_t readers, std::uint64_t budget) {
         return Cache({.budget_bytes = budget, .readers = readers}, nullptr)
