@@ -132,14 +132,19 @@ void Eviction::free_one(Queues& queues, TimePoint now, Admission& admission) con
 // turn make room.
 bool Eviction::make_way(Queues& queues, const Kept& kept, Admission& admission) const {
     Queue& queue = queues.main_queue;
-    const bool is_unused = is_of_reader(kept) && kept.place_ == Kept::Place::arriving;
+    const bool arrives = kept.place_ == Kept::Place::arriving;
     for (std::uint64_t looked_at = 0; queue.bytes + kept.bytes > main_bytes_max_ &&
                                       looked_at < bytes_to_look_at(kept) && !queue.objects.empty() &&
                                       admission.moves < moves_max;) {
         Kept& front = *queue.objects.front();
         looked_at += front.bytes;
+        if (arrives && is_of_reader(front) && !is_of_reader(kept)) {
+            ++admission.moves;
+            move_to_end(queues, front, Kept::Place::main_queue);
+            continue;
+        }
         const bool was_used = front.uses_.exchange(0, std::memory_order_relaxed) != 0;
-        const bool is_spared = is_unused && is_of_reader(front) && front.is_new_;
+        const bool is_spared = arrives && is_of_reader(front) && front.is_new_;
         if (was_used || is_spared) {
             front.is_new_ = false;
             ++admission.moves;

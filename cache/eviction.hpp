@@ -77,8 +77,9 @@ class Kept {
 // one after the other), most stays, instead of each object leaving shortly before it is used again.
 //
 // A reader's copy enters the main queue directly, because if it leaves, the filesystem must be asked again.
-// To other readers' copies, it counts as used once; to what was really used, it does not. So the readers
-// together keep a file that is larger than the budget of each of them.
+// To other readers' copies, it counts as used once; to what was really used, it does not. What only comes
+// back soon takes no place of a reader's copy. So the readers together keep a file that is larger than the
+// budget of each of them.
 //
 // Thread-safe. Knows objects and budget only: the caller removes evicted objects from the cache.
 class Eviction {

@@ -200,6 +200,26 @@ TEST(Eviction, AReaderKeepsMostOfWhatItHasReadAlthoughItIsUsedOnceAPass) {
     EXPECT_LE(misses, working_set - Fixture::room * 4 / 5) << "other data takes its place";
 }
 
+// The reader has it still.
+TEST(Eviction, WhatComesBackTakesNoPlaceOfAReadersCopy) {
+    const auto kept_by_a_reader_after = [](int rounds) {
+        Fixture f;
+        for (int i = 0; i < Fixture::room; ++i) {
+            f.deliver(extent_key(i), Copy::of_reader);
+        }
+        for (int i = 0; i < rounds * Fixture::room / 4; ++i) {
+            f.deliver(extent_key(Fixture::room + i % (Fixture::room / 4)));
+        }
+        int kept = 0;
+        for (int i = 0; i < Fixture::room; ++i) {
+            kept += f.has(extent_key(i)) ? 1 : 0;
+        }
+        return kept;
+    };
+    EXPECT_GE(kept_by_a_reader_after(1), Fixture::room * 9 / 10);
+    EXPECT_EQ(kept_by_a_reader_after(20), kept_by_a_reader_after(1));
+}
+
 TEST(Eviction, WhatIsUsedOutlivesWhatAReaderReadsOnce) {
     Fixture f;
     f.deliver_used(listing_key(0));
