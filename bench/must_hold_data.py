@@ -585,8 +585,8 @@ def apart():
 
 
 ROWS = {row.__name__: row for row in (
-    cold, once, memory, change, twice, shards, small_shards, second, first, splice, window, page_cache, passthrough, compress, compress_slow,
-    holes, stripes, tensors, apart)}
+    cold, once, memory, change, twice, shards, small_shards, second, first, splice, window, page_cache, passthrough, compress,
+    compress_slow, holes, stripes, tensors, apart)}
 
 
 if __name__ == "__main__":

@@ -36,9 +36,12 @@ class Claim {
         hash_ = XXH3_64bits(file_tree.data(), file_tree.size());
         if (const std::uint32_t stripe = stripe_of(key); stripe > 0) {
             std::size_t of_file_tree = 0;
-            for (std::size_t office = 1; office < offices; ++office) {
-                of_file_tree =
-                    weight_of(hash_, office) > weight_of(hash_, of_file_tree) ? office : of_file_tree;
+            std::uint64_t highest = 0;
+            for (std::size_t office = 0; office < offices; ++office) {
+                if (const std::uint64_t of_office = weight_of(hash_, office); of_office > highest) {
+                    highest = of_office;
+                    of_file_tree = office;
+                }
             }
             hash_ = XXH3_64bits(key.path.data(), key.path.size());
             in_turn_ = office_in_turn(of_file_tree, hash_ >> 32U, stripe, offices);
