@@ -4,13 +4,11 @@
 
 namespace copper {
 
-bool BatchEvidence::is_worth_batch(const std::string& path, const Directory& directory,
-                                   std::uint64_t position) {
-    if (!directory.is_proven || answers_at_once(directory)) {
-        return is_worth_batch_at_once(directory);
-    }
-    if (directory.is_serial) {
-        return false;
+BatchEvidence::Worth BatchEvidence::judge(const std::string& path, const Directory& directory,
+                                          std::uint64_t position) {
+    const bool at_once = answers_at_once(directory);
+    if (!directory.is_proven || (directory.is_serial && !at_once)) {
+        return Worth::none;
     }
     auto runs = runs_.lock();
     if (runs->size() >= directories_max && !runs->contains(path)) {
@@ -21,10 +19,13 @@ bool BatchEvidence::is_worth_batch(const std::string& path, const Directory& dir
     if (distance > near) {
         run.length = 0;
     } else if (distance > 0) {  // the same name again tells nothing
-        run.length = std::min(run.length + 1, in_a_row);
+        run.length = std::min(run.length + 1, in_a_row_for_next);
     }
     run.last = position;
-    return run.length == in_a_row;
+    if (run.length == in_a_row_for_next) {
+        return Worth::batch_and_next;
+    }
+    return at_once || run.length >= in_a_row ? Worth::batch : Worth::none;
 }
 
 }  // namespace copper

@@ -75,9 +75,11 @@ void EntryResolver::resolve_alone(const ObjectKey& key, const Waiter& waiter) {
 void EntryResolver::resolve_present(const std::string& directory, const std::string& name,
                                     const Present& place, const Waiter& waiter) {
     const ObjectKey batch = batch_key(ObjectKind::batch, directory, place);
-    const bool is_worth_batch =
-        evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
-    if (is_worth_batch || cache_.find(cache_.current(batch)) != nullptr) {
+    const auto worth = evidence_.judge(directory, *place.directory->directory(), place.position);
+    if (worth == BatchEvidence::Worth::batch_and_next) {
+        fetch_next_batch(cache_, ObjectKind::batch, directory, place);
+    }
+    if (worth != BatchEvidence::Worth::none || cache_.find(cache_.current(batch)) != nullptr) {
         cache_.get(batch, [this, directory, name, waiter](const ObjectPtr& object) {
             if (const auto entry = object->entry(name)) {
                 waiter(resolution_of(*entry, *object));

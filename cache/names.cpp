@@ -76,6 +76,14 @@ ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present
             .version = place.directory->directory()->version};
 }
 
+void fetch_next_batch(Cache& cache, ObjectKind kind, const std::string& directory, const Present& place) {
+    const Present next{.directory = place.directory, .position = place.position + batch_entries};
+    if (next.position / batch_entries * batch_entries < place.directory->directory()->entries) {
+        cache.get(
+            batch_key(kind, directory, next), [](const ObjectPtr&) {}, FetchFor::guess);
+    }
+}
+
 ObjectKey entry_key(const std::string& directory, const std::string& name) {
     return {.kind = ObjectKind::entry, .path = join_path(directory, name)};
 }

@@ -37,6 +37,8 @@ struct Absent {
 struct NamesUnavailable {};
 // The batch (ObjectKind::batch, xattr_batch or acl_batch) that a name of the directory lies in.
 ObjectKey batch_key(ObjectKind kind, const std::string& directory, const Present& place);
+// Asks for the one behind it, if there is one, before anybody needs it.
+void fetch_next_batch(Cache& cache, ObjectKind kind, const std::string& directory, const Present& place);
 // The attributes of one name alone (ObjectKind::entry).
 ObjectKey entry_key(const std::string& directory, const std::string& name);
 

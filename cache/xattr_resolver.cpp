@@ -63,12 +63,15 @@ void XattrResolver::resolve_alone(const ObjectKey& alone, const Waiter& waiter) 
 
 void XattrResolver::resolve_present(const ObjectKey& alone, const Present& place, const Waiter& waiter) {
     const std::string directory(parent_path(alone.path));
-    const ObjectKey batch = batch_key(batch_kind_of(alone).value(), directory, place);
-    const bool is_worth_batch =
-        evidence_.is_worth_batch(directory, *place.directory->directory(), place.position);
-    if (!is_worth_batch && cache_.find(cache_.current(batch)) == nullptr) {
+    const ObjectKind kind = batch_kind_of(alone).value();
+    const ObjectKey batch = batch_key(kind, directory, place);
+    const auto worth = evidence_.judge(directory, *place.directory->directory(), place.position);
+    if (worth == BatchEvidence::Worth::none && cache_.find(cache_.current(batch)) == nullptr) {
         resolve_alone(alone, waiter);
         return;
+    }
+    if (worth == BatchEvidence::Worth::batch_and_next) {
+        fetch_next_batch(cache_, kind, directory, place);
     }
     cache_.get(batch, [this, alone, waiter](const ObjectPtr& object) {
         if (auto found = found_in(object, base_name(alone.path))) {

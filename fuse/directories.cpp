@@ -130,9 +130,10 @@ class Operations::KnownAttributes {
     ObjectPtr entry_;
 };
 
-// `names` are those of the directory from the `first` one on.
+// `names` are those of the directory from the `first` one on; the reply has none from `end` on.
 void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& request,
-                              const ObjectPtr& directory, const Listing& names, std::uint64_t first) {
+                              const ObjectPtr& directory, const Listing& names, std::uint64_t first,
+                              std::uint64_t end) {
     const auto& [inode, range, path, asked, attempts] = request;
     EntryBuffer buffer(range.bytes_max, range.entries);
     const std::uint64_t tag = tag_of(*directory->directory());
@@ -151,7 +152,7 @@ void Operations::answer_names(const ReplyPtr& reply, const DirectoryRequest& req
     std::vector<InodeId> counted;
     const NumberSpace numbers = inodes_.numbers(inode);
     KnownAttributes known(cache_, request, directory);
-    for (; at >= dot_entries && at - dot_entries < first + names.size(); ++at) {
+    for (; at >= dot_entries && at - dot_entries < end; ++at) {
         const std::uint64_t position = at - dot_entries;
         const Listing::Entry entry = names.at(position - first);
         const std::string name(entry.name);
@@ -211,7 +212,7 @@ void Operations::answer_directory(const ReplyPtr& reply, const DirectoryRequest&
             reply->error(ESTALE);  // it counts names that are no longer available
         }
     } else if (passed >= directory->entries) {
-        answer_names(reply, request, object, Listing(), passed);
+        answer_names(reply, request, object, Listing(), passed, passed);
     } else {
         answer_piece(reply, request, object);
     }
@@ -249,18 +250,24 @@ void Operations::answer_piece(const ReplyPtr& reply, const DirectoryRequest& req
 void Operations::tell_names(const ReplyPtr& reply, const DirectoryRequest& request,
                             const ObjectPtr& directory, const Piece& piece, std::uint32_t number) {
     const std::uint64_t first = std::uint64_t{number} * piece_entries;
+    const std::uint64_t end = first + piece.names->size();
     const bool wants_attributes = request.range.entries == Entries::with_attributes &&
                                   BatchEvidence::is_worth_batch_at_once(*directory->directory());
     if (!wants_attributes) {
-        answer_names(reply, request, directory, *piece.names, first);
+        answer_names(reply, request, directory, *piece.names, first, end);
         return;
     }
     const Present place{.directory = directory, .position = request.entries_passed()};
-    cache_.get(
-        batch_key(ObjectKind::batch, request.path, place),
-        answering(reply, [this, request, directory, piece, first](const ReplyPtr& answer, const ObjectPtr&) {
-            answer_names(answer, request, directory, *piece.names, first);
-        }));
+    // With the first names, the kernel always asks for attributes; with others, if programs use them.
+    if (place.position > 0) {
+        fetch_next_batch(cache_, ObjectKind::batch, request.path, place);
+    }
+    const std::uint64_t next_batch = (place.position / batch_entries + 1) * batch_entries;
+    cache_.get(batch_key(ObjectKind::batch, request.path, place),
+               answering(reply, [this, request, directory, piece, first, end = std::min(end, next_batch)](
+                                    const ReplyPtr& answer, const ObjectPtr&) {
+                   answer_names(answer, request, directory, *piece.names, first, end);
+               }));
 }
 
 void Operations::readdir(ReplyPtr reply, InodeId inode, DirectoryRange range) {

@@ -134,7 +134,7 @@ class Operations {
     void tell_names(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory,
                     const Piece& piece, std::uint32_t number);
     void answer_names(const ReplyPtr& reply, const DirectoryRequest& request, const ObjectPtr& directory,
-                      const Listing& names, std::uint64_t first);
+                      const Listing& names, std::uint64_t first, std::uint64_t end);
     ObjectKey extent_key(std::string path, const Attributes& told, Source source) const;
     void begin_read(const ReplyPtr& reply, InodeId inode, FileRange range, Attempt attempt);
     void answer_known_read(const ReplyPtr& reply, InodeId inode, FileRange range);

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 class Evidence : public testing::Test {
   protected:
     bool ask(std::uint64_t position, const std::string& path = "/d") {
-        return evidence.is_worth_batch(path, directory, position);
+        return evidence.judge(path, directory, position) != BatchEvidence::Worth::none;
     }
     // Asks for so many names, one after the other: how many of them were not worth a batch.
     std::uint64_t alone(std::uint64_t first, std::uint64_t count, const std::string& path = "/d") {

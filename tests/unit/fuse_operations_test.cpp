@@ -1160,7 +1160,16 @@ TEST_F(FuseHugeDirectory, IsListedWithAttributesWhereTheFilesystemAnswersAtOnce)
     EXPECT_NE(entries[0].inode, 0U);
     EXPECT_EQ(entries[0].number, 77U);
     EXPECT_EQ(entries[1].inode, 0U) << "what the batch lacks is told by name";
-    EXPECT_EQ(fetched[ObjectKind::batch], 1);
+    EXPECT_EQ(fetched[ObjectKind::batch], 2) << "and the next one";
+    const auto last = parse(
+        readdir(tree(), 4096, tag | (position + 2 + batch_entries - 3), Operations::Entries::with_attributes)
+            .text,
+        Operations::Entries::with_attributes);
+    EXPECT_EQ(last.size(), 3U) << "an answer ends where its batch does";
+    fetched.clear();
+    readdir(tree(), 4096, 0, Operations::Entries::with_attributes);
+    EXPECT_EQ(fetched[ObjectKind::batch], 1)
+        << "the kernel asks for attributes with the first names in any case";
     objects[{ObjectKind::batch, "/t"}] = make_error(EAGAIN);
     EXPECT_EQ(list(65536), all_from(0));
 }

@@ -74,6 +74,19 @@ TEST_F(XattrsResolved, ManyNamesTakeFewObjects) {
     EXPECT_EQ(fetched[ObjectKind::directory], 1);
 }
 
+TEST_F(XattrsResolved, TheNextBatchIsThereBeforeItIsNeeded) {
+    put_directory(test::at_once);
+    for (std::uint32_t i = 0; i <= BatchEvidence::in_a_row_for_next; ++i) {
+        EXPECT_EQ(fetched[ObjectKind::xattr_batch], i > 0 ? 1 : 0) << i;
+        EXPECT_EQ(value_of(path(static_cast<int>(i))), "-");
+    }
+    EXPECT_EQ(fetched[ObjectKind::xattr_batch], 2);
+    for (int i = 0; i < 1000; ++i) {
+        EXPECT_EQ(value_of(path(i)), "-");
+    }
+    EXPECT_EQ(fetched[ObjectKind::xattr_batch], 2) << "there is no third one";
+}
+
 TEST_F(XattrsResolved, WhereTheFilesystemAnswersAtOnceABatchIsAskedForAtOnce) {
     put_directory(test::at_once);
     EXPECT_EQ(value_of(path(700)), "-");
