@@ -1,6 +1,5 @@
 // Texts of batch systems, users and the kernel. The first byte of an input says of which kind the rest is: a
-// list of nodes ('h'), a mount table ('m'), words as for a shell ('w'), or a trace of strace and of ld.so
-// ('t').
+// list of nodes ('h'), a mount table ('m'), words as for a shell ('w'), or a trace of strace ('t').
 #include <sstream>
 
 #include "base/mount_table.hpp"
@@ -10,7 +9,7 @@
 #include "tools/copper/common/words.hpp"
 #include "tools/copper/nodes/copper_mounts.hpp"
 #include "tools/copper/nodes/node_list.hpp"
-#include "tools/copper/programs/check_causes.hpp"
+#include "tools/copper/programs/check_judge.hpp"
 
 namespace copper::fuzz {
 namespace {
@@ -53,19 +52,18 @@ void words(std::string_view text) {
 }
 
 void trace(std::string_view text) {
-    cli::Evidence evidence;
-    std::istringstream calls{std::string(text)}, libraries{std::string(text)};
-    for (const auto& [process, its_calls] : cli::read_calls(calls)) {
-        evidence.calls.insert(evidence.calls.end(), its_calls.begin(), its_calls.end());
+    std::vector<cli::Call> calls;
+    std::istringstream lines{std::string(text)};
+    for (const auto& [process, its_calls] : cli::read_calls(lines)) {
+        calls.insert(calls.end(), its_calls.begin(), its_calls.end());
     }
-    cli::read_libraries(libraries, evidence.libraries);
     const auto judgement =
-        cli::judge(evidence, {.mirror = {.mount = "/m", .trees = {"/t"}, .mounts = {"/m"}},
-                              .apart = {},
-                              .resolve = [](const std::string& path) { return std::optional(path); },
-                              .read = [&](const std::string&, std::size_t bytes_max) -> std::string {
-                                  return std::string(text.substr(0, bytes_max));
-                              }});
+        cli::judge(calls, {.mirror = {.mount = "/m", .trees = {"/t"}, .mounts = {"/m"}},
+                           .apart = {},
+                           .resolve = [](const std::string& path) { return std::optional(path); },
+                           .read = [&](const std::string&, std::size_t bytes_max) -> std::string {
+                               return std::string(text.substr(0, bytes_max));
+                           }});
     must(judgement.around.size() <= judgement.opened, "what is opened around the mirror is opened");
     for (const auto& bypass : judgement.around) {
         must(is_within(bypass.path, "/t"), "what counts lies in the tree");

@@ -369,7 +369,7 @@ class DebianRoot:
 
 
 class Package(MountTestCase):
-    FILES = ("bin/copper", "bin/copperd", "bin/launch_copper.sh", "lib/copper/libcopper_check.so",
+    FILES = ("bin/copper", "bin/copperd", "bin/launch_copper.sh",
              "share/man/man1/copper-launch.1", "share/man/man1/launch_copper.sh.1", "share/man/man8/copperd.8",
              "share/doc/copper/LICENSE", "share/doc/copper/docs/install.md", "share/bash-completion/completions/copper",
              f"share/copper/modulefiles/copper/{VERSION}.lua", "libexec/copper/site/slurm-epilog.sh")

@@ -6,27 +6,22 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/copper/programs/check_causes.hpp"
+#include "tools/copper/programs/check_judge.hpp"
 
 namespace copper::cli {
-
-enum class Watcher : std::uint8_t { strace, preload };
 
 struct CheckReport {
     std::vector<std::string> command;
     int status = 0;  // of the command, as of waitpid(2)
-    Watcher watcher = Watcher::strace;
     std::string mount;
     std::vector<std::string> trees;
     Judgement judgement;
 };
 enum class Examples : std::uint8_t { few, all };
 std::string check_text(const CheckReport& report, Examples examples);
-// {"schema": 1, "command", "exit_code" or "signal" (of the command), "watched_with": "strace"|"preload",
-//  "mount", "trees", "opened" (files and directories below the trees), "around" (of those, around the
-//  mirror), "absent",
-//  "groups": [{"cause", "variable", "advice", "files": [{"path", "opens", "source"}, ...]}, ...]}.
-// "source": the file that names the path. Users read this: keep the names.
+// {"schema": 2, "command", "exit_code" or "signal" (of the command), "mount", "trees", "opened" (files and
+//  directories below the trees), "around" (of those, around the mirror), "absent",
+//  "files": [{"path", "opens"}, ...]} (around the mirror). Users read this: keep the names.
 nlohmann::json check_json(const CheckReport& report);
 
 }  // namespace copper::cli

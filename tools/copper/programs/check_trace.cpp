@@ -56,39 +56,6 @@ int number_at_start(std::string_view text) {
     return number;
 }
 
-// The strings of the last list in brackets.
-std::vector<std::string> last_list(std::string_view arguments) {
-    std::vector<std::string> strings;
-    auto rest = arguments.substr(std::min(arguments.rfind('['), arguments.size()));
-    while (take_until(rest, "\"")) {
-        const auto text = take_until(rest, "\"");
-        if (auto string = text ? from_hex(*text) : std::nullopt) {
-            strings.push_back(std::move(*string));
-        }
-    }
-    return strings;
-}
-
-// ld.so puts "  1234:<tab>" in front of each line.
-std::string_view without_process(std::string_view line) {
-    const auto tab = line.find(":\t");
-    return tab == std::string_view::npos ? std::string_view() : line.substr(tab + 2);
-}
-
-// " search path=/a:/b<tab><tab>(RUNPATH from file /c)" or " search cache=/etc/ld.so.cache".
-LibrarySearch parse_search(std::string_view line) {
-    if (line.ends_with("(LD_LIBRARY_PATH)")) {
-        return {LibrarySearch::By::variable};
-    }
-    constexpr std::string_view file = "PATH from file ";
-    const auto at = line.rfind(file);
-    if (at == std::string_view::npos || !line.ends_with(')')) {
-        return {LibrarySearch::By::system};
-    }
-    line.remove_suffix(1);
-    return {LibrarySearch::By::rpath, std::string(line.substr(at + file.size()))};
-}
-
 }  // namespace
 
 std::optional<std::string> Call::absolute_path() const {
@@ -127,10 +94,8 @@ std::optional<Call> parse_call(std::string_view line) {
               .path = std::move(*path),
               .directory = place_of(*before_path),
               .in_working_directory = is_relative && has_working_directory,
-              .is_absent = is_absent,
-              .environment = {}};
+              .is_absent = is_absent};
     if (is_exec) {
-        call.environment = last_list(arguments);
         return call;
     }
     // openat2 has {flags=..., mode=...}.
@@ -176,21 +141,6 @@ std::map<std::string, std::vector<Call>> read_calls(std::istream& trace) {
         }
     }
     return calls;
-}
-
-void read_libraries(std::istream& log, Libraries& libraries) {
-    constexpr std::string_view search = " search ", trying = "  trying file=", loaded = "calling init: ";
-    LibrarySearch current;
-    for (std::string text; std::getline(log, text);) {
-        const auto line = without_process(text);
-        if (line.starts_with(search)) {
-            current = parse_search(line);
-        } else if (line.starts_with(trying)) {
-            libraries.tried.emplace(fs::path(line.substr(trying.size())).lexically_normal(), current);
-        } else if (line.starts_with(loaded)) {
-            libraries.loaded.emplace_back(line.substr(loaded.size()));
-        }
-    }
 }
 
 }  // namespace copper::cli

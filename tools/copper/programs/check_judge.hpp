@@ -1,12 +1,7 @@
-// Which files programs opened around the mirror, and why.
+// Which files programs opened around the mirror.
 //
 // An open counts if its place lies below a tree, but not in a Copper mount; a directory counts if it was
 // listed. What a program of the command has written before is output and does not count. Nor does `stat`.
-//
-// The cause is what names the longest part of the path: a script's first line, the dynamic linker's own
-// words, a `.pth` file, `home` in a `pyvenv.cfg`, a variable at the program's start. Otherwise it is a
-// literal path. A program's own files have the cause of the program. A variable that a program sets for
-// itself is not seen.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +15,9 @@
 
 namespace copper::cli {
 
-enum class Cause : std::uint8_t {
-    shebang,
-    rpath,
-    pth,
-    venv,
-    variable,
-    user_site,
-    system_library,
-    working_directory,
-    link,
-    literal
-};
-// Its name in JSON; what completes "Because of ..."; and what the user can do about it.
-struct CauseText {
-    const char* name;
-    const char* title;
-    const char* advice;
-};
-const CauseText& cause_text(Cause cause);
-
 // A file or directory that was opened around the mirror.
 struct Bypass {
     std::string path;
-    Cause cause = Cause::literal;
-    std::string variable = {};  // its name, if a variable is the cause
-    std::string source = {};    // the file that names the path: a script, a program, a .pth file ...
     std::uint64_t opens = 0;
 };
 struct Judgement {
@@ -54,10 +26,6 @@ struct Judgement {
     std::uint64_t absent = 0;    // names that were looked for around the mirror in vain
 };
 
-struct Evidence {
-    std::vector<Call> calls;
-    Libraries libraries;
-};
 struct Surroundings {
     Mirror mirror;
     std::vector<std::string> apart;  // places that do not count, even below a tree
@@ -65,6 +33,6 @@ struct Surroundings {
     // The first bytes of a file; empty on an error.
     std::function<std::string(const std::string& path, std::size_t bytes_max)> read;
 };
-Judgement judge(const Evidence& evidence, const Surroundings& surroundings);
+Judgement judge(const std::vector<Call>& calls, const Surroundings& surroundings);
 
 }  // namespace copper::cli
